@@ -1,0 +1,21 @@
+"""The console script `nvtrader-rl`."""
+
+from __future__ import annotations
+
+import typer
+
+from nvtrader_rl_dagster.cli import champion, demo, feedback, up
+
+app = typer.Typer(
+    name="nvtrader-rl",
+    help="Approve/reject feedback becomes a better language model.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+)
+app.add_typer(feedback.app, name="feedback")
+app.add_typer(champion.app, name="champion")
+app.command("demo")(demo.demo)
+app.command("up")(up.up)
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,29 @@
+"""Shared fixtures: a state folder per test, and the folder of real feedback where there is one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parents[1]
+REAL_DATA = Path(os.environ.get("NVTRADER_RL_REAL_DATA") or REPO.parent / "shared" / "data")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """Folder of real feedback files. Tests that use it carry the marker `real_data`."""
+    if not (REAL_DATA / "pandalm_testset_v1.json").exists():
+        pytest.skip(f"no real feedback at {REAL_DATA}; set NVTRADER_RL_REAL_DATA")
+    return REAL_DATA
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty state folder, the one that resources and the console script use."""
+    root = tmp_path / "home"
+    monkeypatch.setenv("NVTRADER_RL_HOME", str(root))
+    monkeypatch.delenv("NVTRADER_RL_STORE", raising=False)
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    return root
