@@ -1,7 +1,5 @@
 """Trained checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """Asset checks. The blocking ones stop a run before a bad data set trains or a broken model is scored."""
 
-from __future__ import annotations
-
 import math
 from hashlib import blake2b
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The data sets: the same pairs in the shapes that trainers read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +8,9 @@ from pydantic import Field
 
 from nvtrader_rl_dagster import files
 from nvtrader_rl_dagster.assets.common import OWNERS, published
-from nvtrader_rl_dagster.assets.preferences import PAIRS_FILE, UNPAIRED_FILE, preference_pairs
+from nvtrader_rl_dagster.assets.preferences import preference_pairs
 from nvtrader_rl_dagster.datasets.convert import TRAIN, VALIDATION, convert_pairs
+from nvtrader_rl_dagster.datasets.pair_files import PAIRS_FILE, UNPAIRED_FILE
 from nvtrader_rl_dagster.datasets.shapes import SHAPES
 from nvtrader_rl_dagster.datasets.split import VALIDATION_FRACTION
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore

@@ -1,7 +1,5 @@
 """Scores of a checkpoint on held-out pairs, and the gate's decision about it."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The champion: the one checkpoint that serves, changed only by a passed gate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dagster as dg

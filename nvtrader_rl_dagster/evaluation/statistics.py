@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from statistics import NormalDist
 
-import numpy as np
-
 _EXACT_UNITS = 16
 _RANDOM_FLIPS = 20_000
 
@@ -48,6 +46,8 @@ def sign_flip_p_value(differences: Sequence[float], seed: int = 0) -> float:
     16 non-zero differences, else 20,000 seeded random flips with the observed one counted in, which
     keeps the test valid. Source: Phipson and Smyth (2010), Stat. Appl. Genet. Mol. Biol. 9.
     """
+    import numpy as np  # late: the code location loads this module
+
     values = np.asarray([d for d in differences if d != 0], dtype=np.float64)
     if values.size == 0:
         return 1.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from omegaconf import OmegaConf
+import yaml
 
 from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, complete_checkpoints
 from nvtrader_rl_dagster.nemo_rl.configs import BuiltConfig, PreferenceData
@@ -33,11 +33,11 @@ class TrainingRun:
         self.directory = directory
         self._built = built
         self._data = data
-        OmegaConf.save(OmegaConf.create(built.config), directory.config)
+        directory.config.write_text(yaml.safe_dump(built.config, sort_keys=False), encoding="utf-8")
 
     def stream(
         self, command: list[str], env: Mapping[str, str], echo: Callable[[str], object], grace_seconds: float
-    ) -> Iterator[list[Metric]]:
+    ) -> Generator[list[Metric], None, None]:
         """Run to the end; metrics as they arrive (an empty list each second without any).
 
         Raises `TrainingFailedError`; leaves no process behind when the consumer stops or is interrupted.

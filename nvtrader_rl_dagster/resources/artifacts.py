@@ -1,7 +1,5 @@
 """Where results are: typed access to the state folder for assets, with errors that name the remedy."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import dagster as dg

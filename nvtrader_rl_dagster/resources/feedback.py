@@ -1,7 +1,5 @@
 """The feedback store as a Dagster resource."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 import dagster as dg
@@ -21,10 +19,8 @@ class FeedbackResource(dg.ConfigurableResource):
         description=("SQLAlchemy URL of the store; empty means NVTRADER_RL_STORE, else SQLite in the state folder."),
     )
 
-    def open(self) -> FeedbackStore:
+    def open(self) -> "FeedbackStore":
         """The store, its tables made if they are missing. Imported late: SQLAlchemy is not cheap."""
         from nvtrader_rl_dagster.feedback.store import FeedbackStore
 
-        home = Home.from_env()
-        home.root.mkdir(parents=True, exist_ok=True)
-        return FeedbackStore(self.url or home.store_url)
+        return FeedbackStore(self.url or Home.from_env().store_url)

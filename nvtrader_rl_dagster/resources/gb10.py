@@ -3,8 +3,7 @@
 An asset reads `yield from gb10.train("dpo", options, data, context=context).stream()`.
 """
 
-from __future__ import annotations
-
+import contextlib
 import subprocess
 import sys
 import time
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from omegaconf import OmegaConf
+import yaml
 from pydantic import Field
 
 from nvtrader_rl_dagster.files import read_json
@@ -42,7 +41,7 @@ class Backend(str, Enum):
 class Training:
     """One training that an asset streams."""
 
-    def __init__(self, resource: GB10Resource, run: TrainingRun, why: str, context: dg.AssetExecutionContext):
+    def __init__(self, resource: "GB10Resource", run: TrainingRun, why: str, context: dg.AssetExecutionContext):
         self.run = run
         self._resource = resource
         self._why = why
@@ -61,18 +60,10 @@ class Training:
             echo=sys.stdout.write,
             grace_seconds=self._resource.grace_seconds,
         )
-        latest: dict[str, Any] = {}
-        due = time.monotonic() + self._resource.observe_every_seconds
         try:
-            for batch in metrics:
-                latest.update(_flat(batch))
-                if latest and time.monotonic() >= due:
-                    due = time.monotonic() + self._resource.observe_every_seconds
-                    yield dg.AssetObservation(
-                        self._context.asset_key,
-                        description=f"step {latest['step']}",
-                        metadata={"run_id": directory.run_id, **latest},
-                    )
+            # Closed explicitly: an interrupt that lands here, between two batches, must end the trainer now.
+            with contextlib.closing(metrics):
+                yield from self._observations(metrics)
         except TrainingFailedError as error:
             raise dg.Failure(
                 str(error),
@@ -83,9 +74,20 @@ class Training:
                 },
                 allow_retries=False,
             ) from error
-        finally:
-            metrics.close()
         yield checkpoint_metadata(directory, self._why)
+
+    def _observations(self, metrics: Iterator[list[Metric]]) -> Iterator[dg.AssetObservation]:
+        latest: dict[str, Any] = {}
+        due = time.monotonic() + self._resource.observe_every_seconds
+        for batch in metrics:
+            latest.update(_flat(batch))
+            if latest and time.monotonic() >= due:
+                due = time.monotonic() + self._resource.observe_every_seconds
+                yield dg.AssetObservation(
+                    self._context.asset_key,
+                    description=f"step {latest['step']}",
+                    metadata={"run_id": self.run.directory.run_id, **latest},
+                )
 
 
 class GB10Resource(dg.ConfigurableResource):
@@ -136,17 +138,13 @@ class GB10Resource(dg.ConfigurableResource):
         """
         out.mkdir(parents=True, exist_ok=True)
         config = out / "score.yaml"
-        OmegaConf.save(
-            OmegaConf.create(
-                {
-                    "models": models,
-                    "data_path": str(data_file),
-                    "output_dir": str(out),
-                    "max_total_sequence_length": max_tokens,
-                }
-            ),
-            config,
-        )
+        settings = {
+            "models": models,
+            "data_path": str(data_file),
+            "output_dir": str(out),
+            "max_total_sequence_length": max_tokens,
+        }
+        config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
         process = TrainerProcess(
             embedded_trainer(["score", "--config", str(config)]),
             RunDirectory(out),

@@ -1,0 +1,1 @@
+"""Feedback: events, the append-only store, the importers and the pair builder. Imports neither dagster nor torch."""

@@ -1,0 +1,43 @@
+"""The log-prob core: sums of trained-token log-probs of every sequence of a packed row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nvtrader_rl_dagster.local_trainer.packing import Group, PackedRow, pack
+
+
+def sequence_logprobs(model: Any, row: PackedRow) -> Tensor:
+    """Summed log-probs [sequences of the row]; the head runs only where a trained token is predicted.
+
+    ``model`` is a causal language model of transformers that takes a 4-D mask and ``logits_to_keep`` indices.
+    """
+    logits = model(
+        input_ids=row.input_ids[None],
+        attention_mask=row.attention_mask(),
+        position_ids=row.positions[None],
+        logits_to_keep=row.head_at,
+        use_cache=False,
+    ).logits[0]
+    normaliser = torch.logsumexp(logits, dim=-1)
+    logprobs = logits[row.target_head, row.target_id] - normaliser[row.target_head]
+    return logprobs.new_zeros(row.sequences).index_add(0, row.target_sequence, logprobs)
+
+
+@torch.no_grad()
+def group_logprobs(
+    model: Any, groups: Sequence[Group], budget: int, progress: Callable[[int], None] | None = None
+) -> list[list[float]]:
+    """Log-prob sums of every sequence of every group, without gradient; ``progress`` gets the groups done."""
+    results: list[list[float]] = []
+    for row in pack(groups, budget):
+        values = sequence_logprobs(model, row).tolist()
+        for index in row.groups:
+            results.append([values.pop(0) for _ in groups[index]])
+        if progress is not None:
+            progress(len(results))
+    return results
