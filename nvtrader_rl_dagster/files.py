@@ -22,6 +22,7 @@ def write_json(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
+        os.fchmod(descriptor, 0o644)  # mkstemp makes it private; the web UI may run as another user
         with os.fdopen(descriptor, "wb") as out:
             out.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_SERIALIZE_NUMPY))
             out.write(b"\n")

@@ -73,7 +73,7 @@ def eval_scores(config: EvalConfig, gb10: GB10Resource, artifacts: ArtifactStore
 
 
 def _metadata(checkpoint_id: str, e: Evaluation, gate: GateResult, out: Path) -> dict[str, Any]:
-    numbers: dict[str, float | int | None] = {
+    numbers: dict[str, float | int] = {
         "eval/accuracy": e.candidate.accuracy,
         "eval/accuracy_low": e.candidate.interval[0],
         "eval/accuracy_high": e.candidate.interval[1],
@@ -92,7 +92,7 @@ def _metadata(checkpoint_id: str, e: Evaluation, gate: GateResult, out: Path) ->
         numbers["eval/over_champion"] = e.against_champion.difference
         numbers["eval/over_champion_p_value"] = e.against_champion.p_value
     return {
-        **{name: value for name, value in numbers.items() if value is not None},
+        **{name: round(value, 6) for name, value in numbers.items()},
         "promotable": gate.passed,
         "gate": gate.reason,
         "gate_checks": dg.MetadataValue.table(

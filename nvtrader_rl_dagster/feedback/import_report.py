@@ -41,9 +41,14 @@ class ImportReport:
     files: list[FileReport] = field(default_factory=list)
     first_problems: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def full(self) -> bool:
+        """Whether the list of first problems takes no more."""
+        return len(self.first_problems) >= FIRST_PROBLEMS
+
     def note(self, problem: dict[str, Any]) -> None:
         """Keep the problem if it is among the first ones."""
-        if len(self.first_problems) < FIRST_PROBLEMS:
+        if not self.full:
             self.first_problems.append(problem)
 
     @property

@@ -17,6 +17,7 @@ from nvtrader_rl_dagster.feedback.reasons import RowRejected
 from nvtrader_rl_dagster.feedback.store import BATCH, RAW_LIMIT, FeedbackStore, SetAsideRow
 
 _BATCH_CHARS = 8_000_000
+_REFUSED_BATCH = 200
 # Up to this many prompts are judged by themselves; above it the whole store is read in one pass.
 _PROMPTS_BY_NAME = 5_000
 
@@ -46,13 +47,19 @@ def import_paths(
     return run.report
 
 
-class _Pending(NamedTuple):
-    """An event that waits to be appended, and the row that it came from."""
+class _Place(NamedTuple):
+    """Where a decision comes from: the row, its number in the file, and which of the row's decisions."""
 
-    event: FeedbackEvent
     file: FeedbackFile
     row: Row
+    number: int
     part: int
+
+    def refused(self, why: RowRejected) -> SetAsideRow:
+        raw = excerpt(self.row.raw, RAW_LIMIT)
+        return SetAsideRow(
+            self.file.name, self.row.line, why.field, why.reason, why.detail, raw, self.number, self.part
+        )
 
 
 class _SeqSet:
@@ -84,7 +91,7 @@ class _Import:
         self._format = format_name
         self._options = options
         self._source = source
-        self._pending: list[_Pending] = []
+        self._pending: list[tuple[FeedbackEvent, _Place]] = []
         self._pending_chars = 0
         self._refused: list[SetAsideRow] = []
         self._touched = _SeqSet()
@@ -103,11 +110,12 @@ class _Import:
             refused = False
             for part, outcome in enumerate(outcomes):
                 self.report.rows += 1
+                place = _Place(file, row, report.rows, part)
                 if isinstance(outcome, RowRejected):
                     refused = True
-                    self._refuse(_set_aside(file, row, part, outcome))
+                    self._refuse(place.refused(outcome))
                 else:
-                    self._add(file, row, part, outcome)
+                    self._add(place, outcome)
             report.refused += refused
         if not report.rows:
             report.problem = "no_rows"
@@ -125,11 +133,12 @@ class _Import:
         except RecursionError:
             return "", [RowRejected("bad_json", None, "nested too deeply")]
 
-    def _add(self, file: FeedbackFile, row: Row, part: int, event: FeedbackEvent) -> None:
-        event.metadata.setdefault("file", file.name)
-        event.metadata.setdefault("line", row.line)
-        self._pending.append(_Pending(event, file, row, part))
-        self._pending_chars += len(row.raw) if isinstance(row.raw, (bytes, str)) else text_length(event.prompt)
+    def _add(self, place: _Place, event: FeedbackEvent) -> None:
+        event.metadata.setdefault("file", place.file.name)
+        event.metadata.setdefault("line", place.row.line)
+        self._pending.append((event, place))
+        raw = place.row.raw
+        self._pending_chars += len(raw) if isinstance(raw, (bytes, str)) else text_length(event.prompt)
         if len(self._pending) >= BATCH or self._pending_chars >= _BATCH_CHARS:
             self.flush()
 
@@ -139,7 +148,7 @@ class _Import:
             {"file": row.file, "line": row.line, "field": row.field, "reason": row.reason, "detail": row.detail}
         )
         self._refused.append(row)
-        if len(self._refused) >= BATCH:
+        if len(self._refused) >= _REFUSED_BATCH:
             self._flush_refused()
 
     def _flush_refused(self) -> None:
@@ -149,24 +158,17 @@ class _Import:
     def flush(self) -> None:
         """Append what waits; rows that repeat an event of this import are set aside."""
         if self._pending:
-            events = [pending.event for pending in self._pending]
+            events = [event for event, _ in self._pending]
             done = self._store.append_batch(events)
             self.report.events += done.new
             known = {} if done.new == len(events) else self._store.events_of({e.event_id for e in events})
-            for pending, seq, prompt_hash in zip(self._pending, done.seqs, done.prompt_hashes, strict=True):
-                event = pending.event
+            for (event, place), seq, prompt_hash in zip(self._pending, done.seqs, done.prompt_hashes, strict=True):
                 if known and not known[event.event_id].same_content(event):
                     detail = "this event_id is already stored with other content"
-                    self._refuse(
-                        _set_aside(
-                            pending.file, pending.row, pending.part, RowRejected("bad_event", "event_id", detail)
-                        )
-                    )
+                    self._refuse(place.refused(RowRejected("bad_event", "event_id", detail)))
                 elif not self._touched.add(seq):
                     detail = "the same row occurred before in this import"
-                    self._refuse(
-                        _set_aside(pending.file, pending.row, pending.part, RowRejected("duplicate", None, detail))
-                    )
+                    self._refuse(place.refused(RowRejected("duplicate", None, detail)))
                 elif self._prompts is not None:
                     self._prompts.add(prompt_hash)
                     if len(self._prompts) > _PROMPTS_BY_NAME:
@@ -187,13 +189,8 @@ class _Import:
                     used.add(seq)
                     continue
                 report.set_aside[reason] += 1
-                if reason not in NO_PROBLEM:
+                if reason not in NO_PROBLEM and not report.full:
                     report.note(event_problem(next(item for item in group if item.seq == seq), reason))
             if used:
                 report.usable_pairs += sum(not used.isdisjoint(pair.seqs) for pair in judgement.pairs)
                 report.decisions_used += sum(item.seq in used and item.event.kind == "decision" for item in group)
-
-
-def _set_aside(file: FeedbackFile, row: Row, part: int, refused: RowRejected) -> SetAsideRow:
-    raw = excerpt(row.raw, RAW_LIMIT)
-    return SetAsideRow(file.name, row.line, refused.field, refused.reason, refused.detail, raw, part)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
 from nvtrader_rl_dagster.feedback.events import FeedbackEvent, StoredEvent, now, prompt_hash
@@ -23,12 +22,16 @@ RAW_LIMIT = 64_000
 _EVENT_COLUMNS = (
     "event_id", "kind", "source", "agent", "reviewer", "ts", "prompt_hash", "target", "payload",
 )  # fmt: skip
+_SET_ASIDE_COLUMNS = ("row_id", "file", "line", "field", "reason", "detail", "raw", "first_seen")
 _DETAIL_LIMIT = 1000
 _IDS_PER_QUERY = 500
 
 
 class SetAsideRow(NamedTuple):
-    """A row that an importer refused. part: which of the decisions in the row; raw: its text, cut at 64 kB."""
+    """A row that an importer refused.
+
+    raw: its text, cut at 64 kB. number: its place among the file's rows; part: which of the row's decisions.
+    """
 
     file: str
     line: int
@@ -36,6 +39,7 @@ class SetAsideRow(NamedTuple):
     reason: str
     detail: str
     raw: str
+    number: int = 0
     part: int = 0
 
 
@@ -66,12 +70,6 @@ class FeedbackStore:
         else:
             raise ValueError(f"unsupported feedback store {parsed.get_backend_name()!r}: use sqlite or postgresql")
         create_tables(self._engine)
-        # Given to the driver as it is: SQLAlchemy's handling of each row costs more than the insert itself.
-        mark = "?" if self._engine.dialect.name == "sqlite" else "%s"
-        marks = ", ".join([mark] * len(_EVENT_COLUMNS))
-        self._insert_events = (
-            f"INSERT INTO events ({', '.join(_EVENT_COLUMNS)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
-        )
         self.ledger_id = self._ledger_id()
 
     def close(self) -> None:
@@ -88,7 +86,7 @@ class FeedbackStore:
         hashes = [prompt_hash(event.prompt) if event.prompt else "" for event in batch]
         rows = [_event_row(event, key) for event, key in zip(batch, hashes, strict=True)]
         with self._writing(events) as connection:
-            new = connection.exec_driver_sql(self._insert_events, rows).rowcount
+            new = self._insert(connection, events, _EVENT_COLUMNS, rows)
             if new == len(batch):
                 # One writer at a time: the new numbers follow each other.
                 last = connection.scalar(sa.select(sa.func.max(events.c.seq))) or 0
@@ -102,7 +100,7 @@ class FeedbackStore:
         for batch in _batches(rows):
             records = [_set_aside_record(row) for row in batch]
             with self._writing(set_aside_rows) as connection:
-                added += connection.execute(self._ignoring(set_aside_rows), records).rowcount
+                added += self._insert(connection, set_aside_rows, _SET_ASIDE_COLUMNS, records)
         return added
 
     def last_seq(self) -> int:
@@ -202,14 +200,21 @@ class FeedbackStore:
                 connection.execute(sa.text(f"LOCK TABLE {table.name} IN EXCLUSIVE MODE"))
             yield connection
 
-    def _ignoring(self, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-        """INSERT that leaves rows alone that exist already."""
-        insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
-        return insert(table).on_conflict_do_nothing()
+    def _insert(
+        self, connection: Connection, table: sa.Table, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]
+    ) -> int:
+        """Insert the rows whose key does not exist yet; returns how many.
+
+        The statement goes to the driver as it is: SQLAlchemy's handling of each row costs more than the insert.
+        """
+        mark = "?" if self._engine.dialect.name == "sqlite" else "%s"
+        marks = ", ".join([mark] * len(columns))
+        statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+        return connection.exec_driver_sql(statement, list(rows)).rowcount
 
     def _ledger_id(self) -> str:
         with self._writing(meta) as connection:
-            connection.execute(self._ignoring(meta), [{"key": "ledger_id", "value": str(uuid.uuid4())}])
+            self._insert(connection, meta, ("key", "value"), [("ledger_id", str(uuid.uuid4()))])
         with self._engine.connect() as connection:
             return connection.execute(sa.select(meta.c.value).where(meta.c.key == "ledger_id")).scalar_one()
 
@@ -251,19 +256,20 @@ def _event_row(event: FeedbackEvent, key: str) -> tuple[str | None, ...]:
     )  # fmt: skip
 
 
-def _set_aside_record(row: SetAsideRow) -> dict[str, Any]:
-    identity = f"{row.file}\0{row.line}\0{row.part}\0".encode(errors="surrogatepass")
+def _set_aside_record(row: SetAsideRow) -> tuple[Any, ...]:
+    """The values of `_SET_ASIDE_COLUMNS`."""
+    identity = f"{row.file}\0{row.line}\0{row.number}\0{row.part}\0".encode(errors="surrogatepass")
     raw = row.raw.encode(errors="surrogatepass")
-    return {
-        "row_id": hashlib.sha256(identity + raw).hexdigest(),
-        "file": _plain(row.file),
-        "line": row.line,
-        "field": None if row.field is None else _plain(row.field[:300]),
-        "reason": row.reason,
-        "detail": _plain(row.detail[:_DETAIL_LIMIT]),
-        "raw": _plain(row.raw[:RAW_LIMIT]),
-        "first_seen": now(),
-    }
+    return (
+        hashlib.sha256(identity + raw).hexdigest(),
+        _plain(row.file),
+        row.line,
+        None if row.field is None else _plain(row.field[:300]),
+        row.reason,
+        _plain(row.detail[:_DETAIL_LIMIT]),
+        _plain(row.raw[:RAW_LIMIT]),
+        now(),
+    )
 
 
 def _plain(text: str) -> str:

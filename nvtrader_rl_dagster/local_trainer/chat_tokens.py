@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,14 @@ class TokenizedPair:
     chosen: TokenSequence
     rejected: TokenSequence
     valid: bool
+
+
+def common_length(first: Sequence[Any], *others: Sequence[Any]) -> int:
+    """How many leading elements (or characters) all the sequences share."""
+    for index, (one, *rest) in enumerate(zip(first, *others, strict=False)):
+        if any(other != one for other in rest):
+            return index
+    return min(len(first), *map(len, others)) if others else len(first)
 
 
 def load_tokenizer(settings: Section) -> Any:
@@ -82,7 +89,7 @@ def tokenize_messages(
             add_generation_prompt=False,
             **(template_kwargs or {}),
         )
-        chunk = rendered[len(commonprefix([before, rendered])) :]
+        chunk = rendered[common_length(before, rendered) :]
         if index == 0 and tokenizer.bos_token is not None and not chunk.startswith(tokenizer.bos_token):
             chunk = tokenizer.bos_token + chunk
         if (
@@ -107,13 +114,13 @@ def tokenize_pairs(
     """Tokenise pairs; a pair with a side of more than ``max_length`` tokens is kept but not valid."""
     if not tokenizer.chat_template:
         raise DataError(
-            "the tokenizer has no chat template; set policy.tokenizer.chat_template to a template, a .jinja file or null."
+            "the tokenizer has no chat template; set policy.tokenizer.chat_template to a template, "
+            "a .jinja file or null."
         )
     result = []
     for pair in pairs:
         chosen, rejected = (
-            tokenize_messages(tokenizer, pair.context + side, template_kwargs)
-            for side in (pair.chosen, pair.rejected)
+            tokenize_messages(tokenizer, pair.context + side, template_kwargs) for side in (pair.chosen, pair.rejected)
         )
         longest = max(len(chosen.tokens), len(rejected.tokens))
         if longest > max_length:

@@ -1,4 +1,4 @@
-"""NeMo-RL's checkpoint folder: written under a temporary name, renamed when complete, trimmed to the best and the latest."""
+"""NeMo-RL's checkpoint folders: written under a temporary name, renamed when complete, trimmed to the best."""
 
 from __future__ import annotations
 
@@ -131,7 +131,11 @@ class CheckpointStore:
         return steps[max(steps)] if steps else None
 
     def save(
-        self, step: int, info: Mapping[str, Any], config: Mapping[str, Any], write_state: Callable[[Path], None]
+        self,
+        step: int,
+        info: Mapping[str, Any],
+        config: Mapping[str, Any],
+        write_state: Callable[[Path], None],
     ) -> Path:
         """Write ``tmp_step_<step>``, flush it to disk, rename it to ``step_<step>`` and trim.
 

@@ -36,9 +36,7 @@ def set_up_compute(settings: Section) -> Compute:
     if threads < 1 or pack_tokens < 1:
         raise ConfigError(f"config: '{settings.path}': threads and pack_tokens must be at least 1.")
     if matmul not in ("auto", "highest", "medium"):
-        raise ConfigError(
-            f"config: '{settings.dotted('matmul')}' must be auto, highest or medium, got {matmul!r}."
-        )
+        raise ConfigError(f"config: '{settings.dotted('matmul')}' must be auto, highest or medium, got {matmul!r}.")
     if matmul == "auto":
         matmul = "medium" if onednn_is_exact(_cpu_flags()) else "highest"
     torch.set_num_threads(threads)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +18,9 @@ class ConfigError(ValueError):
 
 
 def _register_resolvers() -> None:
-    resolvers = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": lambda a, b: max(a, b)}
+    resolvers: dict[str, Callable[..., Any]] = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": max}
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # omegaconf 2.4 deprecates the only name that 2.3 has with this meaning
+        warnings.simplefilter("ignore")  # omegaconf 2.4 deprecates the only name that 2.3 has with this meaning
         for name, function in resolvers.items():
             if not OmegaConf.has_resolver(name):
                 OmegaConf.register_new_resolver(name, function)
@@ -73,21 +71,18 @@ def _apply_override(config: DictConfig, override: str) -> None:
     key = name.lstrip("+")
     plus = len(name) - len(key)
     if not equals or not key or plus > 2 or key.startswith("-"):
-        raise ConfigError(
-            f"override {override!r}: write it as key.subkey=value (+ for a new key, ~ to remove)."
-        )
+        raise ConfigError(f"override {override!r}: write it as key.subkey=value (+ for a new key, ~ to remove).")
     missing = object()
     known = OmegaConf.select(config, key, default=missing, throw_on_missing=False) is not missing or _is_null(
         config, key
     )
     if plus == 0 and not known:
-        raise ConfigError(
-            f"override {override!r}: the config has no key '{key}'; write +{key}=... to add it."
-        )
+        raise ConfigError(f"override {override!r}: the config has no key '{key}'; write +{key}=... to add it.")
     if plus == 1 and known:
         raise ConfigError(f"override {override!r}: key '{key}' exists; write {key}=... to change it.")
-    value = OmegaConf.create(f"value: {text}")._get_node("value")
-    OmegaConf.update(config, key, value, merge=False, force_add=True)
+    parsed = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={text}"]))
+    assert isinstance(parsed, dict)
+    OmegaConf.update(config, key, parsed["value"], merge=False, force_add=True)
 
 
 def _is_null(config: DictConfig, key: str) -> bool:
@@ -133,9 +128,7 @@ class Section:
         if value is None and optional:
             value = {}
         if value is None:
-            raise ConfigError(
-                f"config: section '{self.dotted(key)}' is missing; NeMo-RL's DPO YAML needs it."
-            )
+            raise ConfigError(f"config: section '{self.dotted(key)}' is missing; NeMo-RL's DPO YAML needs it.")
         if not isinstance(value, dict):
             raise ConfigError(f"config: '{self.dotted(key)}' must be a mapping, got {value!r}.")
         return Section(value, self.dotted(key))
@@ -160,9 +153,7 @@ class Section:
     def optional(self, key: str, kind: type[T]) -> T | None:
         """``get`` for a key that must be present but may be null."""
         if key not in self.values:
-            raise ConfigError(
-                f"config: '{self.dotted(key)}' is missing; set it to a {kind.__name__} or null."
-            )
+            raise ConfigError(f"config: '{self.dotted(key)}' is missing; set it to a {kind.__name__} or null.")
         return self.get(key, kind, None)
 
     def positive(self, key: str) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from pathlib import Path
 
 import torch
@@ -23,7 +22,7 @@ from nvtrader_rl_dagster.local_trainer.checkpoints import (
     write_torch,
 )
 from nvtrader_rl_dagster.local_trainer.compute import set_up_compute
-from nvtrader_rl_dagster.local_trainer.config import load_config
+from nvtrader_rl_dagster.local_trainer.config import ConfigError, load_config
 from nvtrader_rl_dagster.local_trainer.console import (
     StepTimer,
     say,
@@ -36,10 +35,12 @@ from nvtrader_rl_dagster.local_trainer.console import (
 )
 from nvtrader_rl_dagster.local_trainer.dpo_loss import COUNTS, METRICS, mean_metrics
 from nvtrader_rl_dagster.local_trainer.dpo_settings import DpoSettings
+from nvtrader_rl_dagster.local_trainer.logprobs import check_packing
 from nvtrader_rl_dagster.local_trainer.models import load_model
 from nvtrader_rl_dagster.local_trainer.optim import build_optimizer, build_scheduler
 from nvtrader_rl_dagster.local_trainer.pair_loading import load_pair_sets
-from nvtrader_rl_dagster.local_trainer.pair_set import PairSet, compute_reference, run_batch
+from nvtrader_rl_dagster.local_trainer.pair_set import compute_reference, run_batch
+from nvtrader_rl_dagster.local_trainer.time_limit import TimeLimit
 from nvtrader_rl_dagster.local_trainer.validation import metric_names, validate, validation_batches
 
 
@@ -61,7 +62,9 @@ class DpoTrainer:
     def __init__(self, settings: DpoSettings) -> None:
         self.settings = settings
         self.tokenizer = load_tokenizer(settings.policy.section("tokenizer"))
-        self.train_set, validation = load_pair_sets(settings.data, self.tokenizer, settings.max_length, settings.template_kwargs)
+        self.train_set, validation = load_pair_sets(
+            settings.data, self.tokenizer, settings.max_length, settings.template_kwargs
+        )
         self.validation = {
             name: (pairs, validation_batches(len(pairs), settings.val_batch_size, settings.val_batches))
             for name, pairs in validation.items()
@@ -78,6 +81,12 @@ class DpoTrainer:
         say(f"  ✓ Embedded trainer: 1 process, {compute.describe()}")
         say("\n▶ Setting up model...")
         self.model = load_model(settings.model_name)
+        if len(self.tokenizer) > self.model.config.vocab_size:
+            raise ConfigError(
+                f"config: 'policy.tokenizer.name' has {len(self.tokenizer)} tokens, more than the "
+                f"{self.model.config.vocab_size} of 'policy.model_name': they do not belong together."
+            )
+        check_packing(self.model)
         say("  ✓ Model initialized")
 
         self.epoch = self.step = self.position = self.total_steps = 0
@@ -251,17 +260,3 @@ class DpoTrainer:
 
         say(f"Saving checkpoint for step {self.total_steps}...")
         self.store.save(self.total_steps, info, self.settings.config, write_state)
-
-
-class TimeLimit:
-    """``checkpoint_must_save_by``: the time is up when the next step, at the mean pace, would end after it."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.start = time.monotonic()
-        self.steps = 0
-
-    def reached_after_step(self) -> bool:
-        self.steps += 1
-        elapsed = time.monotonic() - self.start
-        return elapsed + elapsed / self.steps >= self.seconds

@@ -50,7 +50,9 @@ class DpoSettings:
         dpo, policy, data = root.section("dpo"), root.section("policy"), root.section("data")
         for key in _REFUSED:
             if _lookup(policy.values, key):
-                raise ConfigError(f"config: 'policy.{key}' is true; the embedded trainer does not do that: set it to false.")
+                raise ConfigError(
+                    f"config: 'policy.{key}' is true; the embedded trainer does not do that: set it to false."
+                )
         precision = policy.get("precision", str)
         if precision not in ("float32", "bfloat16", "float16"):
             raise ConfigError(f"config: 'policy.precision' is {precision!r}; the embedded trainer computes in float32.")

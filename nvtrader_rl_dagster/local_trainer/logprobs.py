@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nvtrader_rl_dagster.local_trainer.chat_tokens import TokenSequence
+from nvtrader_rl_dagster.local_trainer.config import ConfigError
 from nvtrader_rl_dagster.local_trainer.packing import Group, PackedRow, pack
 
 
@@ -26,6 +28,24 @@ def sequence_logprobs(model: Any, row: PackedRow) -> Tensor:
     normaliser = torch.logsumexp(logits, dim=-1)
     logprobs = logits[row.target_head, row.target_id] - normaliser[row.target_head]
     return logprobs.new_zeros(row.sequences).index_add(0, row.target_sequence, logprobs)
+
+
+@torch.no_grad()
+def check_packing(model: Any) -> None:
+    """Raise ConfigError unless two short sequences give the same log-probs packed and alone.
+
+    Not every architecture honours a mask and positions of the caller (recurrent ones cannot).
+    """
+    ids = [identifier % model.config.vocab_size for identifier in (11, 12, 13, 14, 15, 16, 17)]
+    group = (TokenSequence(tuple(ids[:5]), 3), TokenSequence((*ids[:3], *ids[5:]), 3))
+    kind = type(model).__name__
+    try:
+        together = group_logprobs(model, [group, group], budget=100)[1]
+        apart = [group_logprobs(model, [(sequence,)], budget=100)[0][0] for sequence in group]
+    except (TypeError, AttributeError, RuntimeError) as error:
+        raise ConfigError(f"{kind}: this architecture cannot be trained by the embedded trainer: {error}") from error
+    if max(abs(one - other) for one, other in zip(together, apart, strict=True)) > 1e-2:
+        raise ConfigError(f"{kind}: this architecture does not honour the packed attention mask; use another model.")
 
 
 @torch.no_grad()

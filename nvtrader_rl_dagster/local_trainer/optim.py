@@ -63,9 +63,7 @@ def build_scheduler(optimizer: Optimizer, policy: Section) -> LRScheduler:
     parts = [Section(entry, f"{path}[{i}]") for i, entry in enumerate(scheduler) if "name" in entry]
     milestones = [entry["milestones"] for entry in scheduler if "milestones" in entry]
     if len(milestones) != 1 or not isinstance(milestones[0], list) or len(milestones[0]) != len(parts) - 1:
-        raise ConfigError(
-            f"config: '{path}' needs one entry 'milestones' with {max(len(parts) - 1, 0)} step numbers."
-        )
+        raise ConfigError(f"config: '{path}' needs one entry 'milestones' with {max(len(parts) - 1, 0)} step numbers.")
     return SequentialLR(optimizer, [_build(part, LRScheduler, optimizer) for part in parts], milestones[0])
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from os.path import commonprefix
 
 import torch
 from torch import Tensor
 
-from nvtrader_rl_dagster.local_trainer.chat_tokens import TokenSequence
+from nvtrader_rl_dagster.local_trainer.chat_tokens import TokenSequence, common_length
 
 Group = tuple[TokenSequence, ...]
 
@@ -43,7 +42,7 @@ class PackedRow:
 
 
 def _shared_length(group: Group) -> int:
-    return len(commonprefix([sequence.tokens for sequence in group]))
+    return common_length(*(sequence.tokens for sequence in group))
 
 
 def _packed_length(group: Group) -> int:

@@ -57,9 +57,7 @@ def compute_reference(model: Any, work: Sequence[tuple[PairSet, Sequence[Sequenc
                 progress.show(done)
 
 
-def run_batch(
-    model: Any, pairs: PairSet, rows: Sequence[int], loss: DpoLoss, budget: int, *, train: bool
-) -> Tensor:
+def run_batch(model: Any, pairs: PairSet, rows: Sequence[int], loss: DpoLoss, budget: int, *, train: bool) -> Tensor:
     """Metric columns [n, 6] of the valid pairs among ``rows``; with ``train`` their mean loss's gradient is added up.
 
     The mean is over all n pairs whatever the packing, as NeMo-RL normalises by the global number of sequences.

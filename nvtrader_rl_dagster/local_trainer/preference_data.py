@@ -45,9 +45,7 @@ def read_pairs(block: Section) -> list[PreferencePair]:
     if block.get("split", str, "train") != "train" or block.get("subset", str, None) is not None:
         raise ConfigError(f"config: '{block.path}': a local file has only split 'train' and no subset.")
     if block.get("prompt_file", str, None) is not None:
-        raise ConfigError(
-            f"config: '{block.dotted('prompt_file')}' is not supported; write the prompt into the rows."
-        )
+        raise ConfigError(f"config: '{block.dotted('prompt_file')}' is not supported; write the prompt into the rows.")
     keys = {name: block.get(f"{name}_key", str, name) for name in ("prompt", "chosen", "rejected")}
     rows = [
         _rank_row(row, where, line) if kind == "PreferenceDataset" else _binary_row(row, keys, where, line)
@@ -101,9 +99,7 @@ def _rank_row(row: dict[str, Any], where: str, line: int) -> PreferencePair:
     completions = row.get("completions")
     if not isinstance(completions, list) or len(completions) != 2:
         found = len(completions) if isinstance(completions, list) else type(completions).__name__
-        raise DataError(
-            f"{where}: 'completions' must be a list of exactly 2 completions, got {found}; split the row."
-        )
+        raise DataError(f"{where}: 'completions' must be a list of exactly 2 completions, got {found}; split the row.")
     ranks: list[Any] = []
     sides: list[list[Message]] = []
     for index, completion in enumerate(completions):
@@ -118,9 +114,7 @@ def _rank_row(row: dict[str, Any], where: str, line: int) -> PreferencePair:
     if isinstance(ranks[0], str) != isinstance(ranks[1], str):
         raise DataError(f"{where}: 'completions[].rank' mixes a number and a text; use numbers.")
     if ranks[0] == ranks[1]:
-        raise DataError(
-            f"{where}: 'completions[].rank' is {ranks[0]!r} twice: a tie is no preference; remove the row."
-        )
+        raise DataError(f"{where}: 'completions[].rank' is {ranks[0]!r} twice: a tie is no preference; remove the row.")
     chosen, rejected = (sides[0], sides[1]) if ranks[0] < ranks[1] else (sides[1], sides[0])
     return _pair(row, context, chosen, rejected, line)
 
@@ -128,9 +122,7 @@ def _rank_row(row: dict[str, Any], where: str, line: int) -> PreferencePair:
 def _binary_row(row: dict[str, Any], keys: dict[str, str], where: str, line: int) -> PreferencePair:
     prompt = row.get(keys["prompt"])
     context = (
-        [{"role": "user", "content": prompt}]
-        if isinstance(prompt, str)
-        else _messages(prompt, where, keys["prompt"])
+        [{"role": "user", "content": prompt}] if isinstance(prompt, str) else _messages(prompt, where, keys["prompt"])
     )
     sides = []
     for name in ("chosen", "rejected"):
@@ -164,7 +156,5 @@ def _messages(value: Any, where: str, field: str, *, empty: bool = True) -> list
     for index, message in enumerate(value):
         for key in ("role", "content"):
             if not isinstance(message, dict) or not isinstance(message.get(key), str):
-                raise DataError(
-                    f"{where}: '{field}[{index}].{key}' must be a text; write plain text messages."
-                )
+                raise DataError(f"{where}: '{field}[{index}].{key}' must be a text; write plain text messages.")
     return [{"role": message["role"], "content": message["content"]} for message in value]

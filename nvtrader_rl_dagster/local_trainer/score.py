@@ -15,7 +15,7 @@ from nvtrader_rl_dagster.local_trainer.chat_tokens import tokenize_messages, tok
 from nvtrader_rl_dagster.local_trainer.compute import set_up_compute
 from nvtrader_rl_dagster.local_trainer.config import ConfigError, Section, load_config
 from nvtrader_rl_dagster.local_trainer.console import ProgressLine, say, show_config, warn
-from nvtrader_rl_dagster.local_trainer.logprobs import group_logprobs
+from nvtrader_rl_dagster.local_trainer.logprobs import check_packing, group_logprobs
 from nvtrader_rl_dagster.local_trainer.models import load_model, resolve_model
 from nvtrader_rl_dagster.local_trainer.packing import Group
 from nvtrader_rl_dagster.local_trainer.preference_data import PreferencePair, read_rank_file
@@ -65,11 +65,18 @@ def run(config_path: Path, overrides: list[str]) -> None:
 def _load(path: Path) -> tuple[Any, Any]:
     from transformers import AutoTokenizer
 
-    return load_model(str(path)), AutoTokenizer.from_pretrained(path, local_files_only=True)
+    model = load_model(str(path))
+    check_packing(model)
+    return model, AutoTokenizer.from_pretrained(path, local_files_only=True)
 
 
 def score_pairs(
-    model: Any, tokenizer: Any, pairs: Sequence[PreferencePair], max_length: int, budget: int, source: str = ""
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[PreferencePair],
+    max_length: int,
+    budget: int,
+    source: str = "",
 ) -> list[dict[str, Any]]:
     """One row a pair: ids, log-prob sums over the trained tokens of both sides, and how many tokens those are."""
     tokenized = tokenize_pairs(tokenizer, pairs, max_length, source=source)
@@ -99,7 +106,10 @@ def off_topic_loss(model: Any, tokenizer: Any, budget: int) -> float:
     """Mean negative log-likelihood per token of the answers to fixed general-knowledge questions (nats)."""
     groups: list[Group] = []
     for row in off_topic_texts():
-        user, assistant = ({"role": "user", "content": row["question"]}, {"role": "assistant", "content": row["answer"]})
+        user, assistant = (
+            {"role": "user", "content": row["question"]},
+            {"role": "assistant", "content": row["answer"]},
+        )
         groups.append((tokenize_messages(tokenizer, [user, assistant]),))
     sums = group_logprobs(model, groups, budget)
     return -math.fsum(row[0] for row in sums) / sum(group[0].trained_count for group in groups)
@@ -107,7 +117,7 @@ def off_topic_loss(model: Any, tokenizer: Any, budget: int) -> float:
 
 def off_topic_texts() -> list[dict[str, str]]:
     """The fixed questions and answers."""
-    lines = files(__package__).joinpath("data", "off_topic.jsonl").read_bytes().splitlines()
+    lines = files(__package__).joinpath("off_topic.jsonl").read_bytes().splitlines()
     return [orjson.loads(line) for line in lines]
 
 

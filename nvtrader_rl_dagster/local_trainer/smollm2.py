@@ -70,7 +70,8 @@ def build_smollm2(gguf: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name, local_files_only=True)
     tokenizer.save_pretrained(folder)
     (folder / "NOTICE.txt").write_text(
-        f"{LICENCE}.\nConverted from {gguf.name} to float32 safetensors; weights otherwise unchanged.\n", encoding="utf-8"
+        f"{LICENCE}.\nConverted from {gguf.name} to float32 safetensors; weights otherwise unchanged.\n",
+        encoding="utf-8",
     )
     for file in distribution(PACKAGE).files or []:
         if file.name == "LICENSE":
@@ -93,7 +94,7 @@ def _config(reader: Any) -> Any:
         num_key_value_heads=value("llama.attention.head_count_kv"),
         max_position_embeddings=value("llama.context_length"),
         rms_norm_eps=value("llama.attention.layer_norm_rms_epsilon"),
-        rope_theta=value("llama.rope.freq_base"),
+        rope_parameters={"rope_type": "default", "rope_theta": value("llama.rope.freq_base")},
         bos_token_id=value("tokenizer.ggml.bos_token_id"),
         eos_token_id=value("tokenizer.ggml.eos_token_id"),
         pad_token_id=value("tokenizer.ggml.padding_token_id"),

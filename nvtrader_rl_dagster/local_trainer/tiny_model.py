@@ -81,7 +81,11 @@ def build_tiny(folder: Path) -> None:
     )
     bpe.train_from_iterator(training_text(), trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=bpe, bos_token=SPECIAL[1], eos_token=SPECIAL[2], pad_token=SPECIAL[2], unk_token=SPECIAL[0]
+        tokenizer_object=bpe,
+        bos_token=SPECIAL[1],
+        eos_token=SPECIAL[2],
+        pad_token=SPECIAL[2],
+        unk_token=SPECIAL[0],
     )
     tokenizer.chat_template = CHAT_TEMPLATE
     tokenizer.save_pretrained(folder)

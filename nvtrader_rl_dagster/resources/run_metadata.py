@@ -27,11 +27,11 @@ def checkpoint_metadata(directory: RunDirectory, backend: str) -> dg.Materialize
     return dg.MaterializeResult(
         data_version=dg.DataVersion(manifest["weights_sha256"][:32]),
         metadata={
+            "curve": dg.MetadataValue.md(_image(training_curve(metrics))),
+            "steps": dg.MetadataValue.table(step_table(metrics)),
             # One point per training: the page draws these over time.
             **{f"dpo/{name}": value for name, value in _summary(metrics).items()},
             "dpo/steps": checkpoint.step,
-            "curve": dg.MetadataValue.md(_image(training_curve(metrics))),
-            "steps": dg.MetadataValue.table(step_table(metrics)) if metrics else "no metrics",
             "checkpoint": dg.MetadataValue.path(str(checkpoint.path)),
             "huggingface_folder": dg.MetadataValue.path(str(checkpoint.huggingface)),
             "log": dg.MetadataValue.path(str(directory.log)),

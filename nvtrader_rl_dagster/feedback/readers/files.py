@@ -88,6 +88,8 @@ class _Tolerant(io.RawIOBase):
     def __init__(self, inner: IO[bytes], gzipped: bool) -> None:
         super().__init__()
         self._inner = inner
+        # A full read of damaged gzip data raises and loses what was decompressed before the damage; read1 does not.
+        self._read = getattr(inner, "read1", inner.read)
         self.gzipped = gzipped
         self.damage: str | None = None
 
@@ -98,7 +100,7 @@ class _Tolerant(io.RawIOBase):
         if self.damage is not None:
             return 0
         try:
-            data = self._inner.read(len(buffer))
+            data = self._read(len(buffer))
         except (EOFError, zlib.error, OSError) as error:
             self.damage = str(error) or type(error).__name__
             return 0

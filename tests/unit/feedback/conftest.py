@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from feedback_rows import lines
 
 from nvtrader_rl_dagster.feedback.import_report import ImportReport
 from nvtrader_rl_dagster.feedback.importers import ImportOptions
 from nvtrader_rl_dagster.feedback.importing import import_paths
 from nvtrader_rl_dagster.feedback.store import FeedbackStore
 
-ImportBytes = Callable[..., ImportReport]
+Importing = Callable[..., ImportReport]
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[FeedbackStore]:
 
 
 @pytest.fixture
-def import_bytes(store: FeedbackStore, tmp_path: Path) -> ImportBytes:
+def import_bytes(store: FeedbackStore, tmp_path: Path) -> Importing:
     """`import_bytes(data, name="rows.jsonl", format="auto", **options)`: write the file and import it."""
 
     def run(data: bytes, name: str = "rows.jsonl", *, format: str = "auto", **options: Any) -> ImportReport:
@@ -38,7 +38,7 @@ def import_bytes(store: FeedbackStore, tmp_path: Path) -> ImportBytes:
 
 
 @pytest.fixture
-def import_rows(import_bytes: ImportBytes) -> ImportBytes:
+def import_rows(import_bytes: Importing) -> Importing:
     """`import_rows(row, row, ...)`: the same for rows given as objects."""
 
     def run(*rows: Any, **options: Any) -> ImportReport:
@@ -55,7 +55,3 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no folder of real feedback at {folder}; set NVTRADER_RL_REAL_DATA")
     return folder
-
-
-def lines(*rows: Any) -> bytes:
-    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)

@@ -49,7 +49,11 @@ def test_metrics_are_means_over_pairs_and_counts_are_named_as_nemo_rl_does() -> 
     metrics = mean_metrics(torch.tensor([[1.0, 0, 1, 1, 2, -1], [3.0, 0, 3, 0, -2, 1]]), trained_tokens=37)
     assert metrics["loss"] == 2.0
     assert metrics["accuracy"] == 0.5
-    assert (metrics["num_valid_samples"], metrics["global_valid_seqs"], metrics["global_valid_toks"]) == (2, 4, 37)
+    assert (metrics["num_valid_samples"], metrics["global_valid_seqs"], metrics["global_valid_toks"]) == (
+        2,
+        4,
+        37,
+    )
 
 
 text = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -58,7 +62,10 @@ message = st.builds(lambda content: {"role": "assistant", "content": content}, t
 
 @st.composite
 def pairs(draw: Any) -> PreferencePair:
-    context = [{"role": role, "content": draw(text)} for role in draw(st.lists(st.sampled_from(["user", "assistant", "system"]), max_size=3))]
+    context = [
+        {"role": role, "content": draw(text)}
+        for role in draw(st.lists(st.sampled_from(["user", "assistant", "system"]), max_size=3))
+    ]
     return PreferencePair(context, [draw(message)], [draw(message)], None, None, 1)
 
 
@@ -77,15 +84,19 @@ def test_the_first_loss_is_ln_2_on_any_text(
         assert len(columns) == len(rows)
         assert metrics["loss"] == pytest.approx(math.log(2), abs=1e-7)
         # Exactly zero: policy and reference come out of the same code on the same packed rows.
-        assert (metrics["accuracy"], metrics["rewards_chosen_mean"], metrics["rewards_rejected_mean"]) == (0, 0, 0)
+        assert (metrics["accuracy"], metrics["rewards_chosen_mean"], metrics["rewards_rejected_mean"]) == (
+            0,
+            0,
+            0,
+        )
 
 
 def test_the_gradient_does_not_depend_on_the_packing(tiny: Any, tokenizer: Any) -> None:
-    rows = [
-        PreferencePair([{"role": "user", "content": f"Plan {n}?"}], [{"role": "assistant", "content": "Sell " * (n + 1)}],
-                       [{"role": "assistant", "content": "Hold."}], None, None, n)
-        for n in range(5)
-    ]  # fmt: skip
+    def answer(text: str) -> list[dict[str, str]]:
+        return [{"role": "assistant", "content": text}]
+
+    questions = [[{"role": "user", "content": f"Plan {n}?"}] for n in range(5)]
+    rows = [PreferencePair(q, answer("Sell " * n), answer("Hold."), None, None, n) for n, q in enumerate(questions, 1)]
     gradients = []
     for budget in (1, 90, 5000):
         table = PairSet("train", tokenize_pairs(tokenizer, rows, max_length=4096))

@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nvtrader_rl_dagster.local_trainer.chat_tokens import TokenSequence
-from nvtrader_rl_dagster.local_trainer.logprobs import group_logprobs, sequence_logprobs
+from nvtrader_rl_dagster.local_trainer.config import ConfigError
+from nvtrader_rl_dagster.local_trainer.logprobs import check_packing, group_logprobs, sequence_logprobs
 from nvtrader_rl_dagster.local_trainer.packing import pack
 
 tokens = st.lists(st.integers(3, 60), max_size=9).map(tuple)
@@ -96,3 +97,13 @@ def test_sides_that_start_alike_give_the_gradient_of_separate_sequences(tiny: An
     apart = gradient(pack([(group[0],), (group[1],)], 1))
     assert torch.linalg.norm(together - apart) < 1e-5 * torch.linalg.norm(apart)
     assert torch.linalg.norm(apart) > 0
+
+
+def test_an_architecture_that_ignores_the_mask_is_refused(tiny: Any) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
+
+    check_packing(tiny)
+    check_packing(GPT2LMHeadModel(GPT2Config(n_embd=16, n_head=2, n_layer=1, vocab_size=64)).eval())
+    recurrent = MambaForCausalLM(MambaConfig(hidden_size=16, num_hidden_layers=1, vocab_size=64)).eval()
+    with pytest.raises(ConfigError, match="MambaForCausalLM"):
+        check_packing(recurrent)
