@@ -37,12 +37,13 @@ def main(rows: int) -> None:
         size = path.stat().st_size / rows
         store = FeedbackStore(f"sqlite:///{folder}/feedback.db")
         before = peak_mib()
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         report = import_paths(store, [path])
-        seconds = time.perf_counter() - start
+        seconds, used = time.perf_counter() - start, time.process_time() - used
         if report.usable_pairs != rows:
             raise SystemExit(f"{report.usable_pairs} pairs from {rows} rows")
         print(f"import: {rows} rows of {size:.0f} B in {seconds:.1f} s = {rows / seconds:.0f} rows/s")
+        print(f"        {used:.1f} s of CPU = {rows / used:.0f} rows per CPU second")
         start = time.perf_counter()
         build_pairs(store)
         seconds = time.perf_counter() - start

@@ -154,9 +154,7 @@ def main() -> None:
         for label, result in rounds.items():
             times[label] += result.times[1:]
             losses[label] = result.losses
-    print(
-        f"{options.model}: {len(rows)} pairs, {sum(tokens)} tokens, {options.threads} threads, torch {torch.__version__}"
-    )
+    print(f"{options.model}: {len(rows)} pairs, {sum(tokens)} tokens, {options.threads} threads")
     print(f"reference pass (ours, once a run): {reference:.2f} s")
     ours = [statistics.median(column) for column in zip(*times["ours"], strict=True)]
     for label, samples in times.items():

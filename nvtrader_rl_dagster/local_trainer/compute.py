@@ -39,6 +39,9 @@ def set_up_compute(settings: Section) -> Compute:
         raise ConfigError(f"config: '{settings.dotted('matmul')}' must be auto, highest or medium, got {matmul!r}.")
     if matmul == "auto":
         matmul = "medium" if onednn_is_exact(_cpu_flags()) else "highest"
+    # A saturated sigmoid makes gradients below 1e-38, on which the CPU is 100 times slower; worker threads that
+    # start later inherit this.
+    torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(matmul)
     return Compute(threads, matmul, pack_tokens)

@@ -118,7 +118,7 @@ class GB10Resource(dg.ConfigurableResource):
             "local",
             data_hash=data.data_version,
             trained_through_seq=data.through_seq,
-            dagster_run_id=context.run_id,
+            dagster_run_id=context.run.run_id,
         )
         try:
             built = build_dpo_config(options, data, directory.checkpoints, directory.path / "logs")
