@@ -20,9 +20,7 @@ from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory
 def start(tmp_path: Path, code: str, grace: float = 1.0) -> TrainerProcess:
     script = tmp_path / "child.py"
     script.write_text(textwrap.dedent(code))
-    return TrainerProcess(
-        [sys.executable, "-u", str(script)], RunDirectory(tmp_path), os.environ, grace_seconds=grace
-    )
+    return TrainerProcess([sys.executable, "-u", str(script)], RunDirectory(tmp_path), os.environ, grace_seconds=grace)
 
 
 def log(tmp_path: Path) -> list[dict]:

@@ -101,9 +101,7 @@ def test_a_prompt_can_come_from_standard_input(home: Path) -> None:
     assert "line 1\\nline 2" in run("feedback", "export").stdout
 
 
-def test_exported_events_import_to_the_same_store(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exported_events_import_to_the_same_store(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "▲ +3.2 % — €1.2bn, 買い, عربي, 👩🏽‍💻 e\u0301"
     as_json("feedback", "record", "--prompt", text, "--chosen", "a " + text, "--rejected", "b", "--reviewer", "anna")
     as_json("feedback", "record", "--prompt", "p", "--response", "r", "--reject", "--edit", "e")

@@ -119,9 +119,7 @@ def test_the_tail_shows_what_a_terminal_would() -> None:
 
 
 def test_other_bullets_and_worker_lines_are_no_metrics() -> None:
-    text = step(1, 1).replace(
-        "  • num_valid", "  • Training FLOPS: 0.01 TFLOPS (0.01 TFLOPS per rank)\n  • num_valid"
-    )
+    text = step(1, 1).replace("  • num_valid", "  • Training FLOPS: 0.01 TFLOPS (0.01 TFLOPS per rank)\n  • num_valid")
     _, metrics = parse("(Worker pid=7) 📈 loss: 3\n" + text)
     assert {m.name for m in metrics} == {"loss", "accuracy", "num_valid_samples", "step_seconds"}
 
