@@ -26,24 +26,6 @@ from nvtrader_rl_dagster.datasets.shapes import nemo_rank_row
 from nvtrader_rl_dagster.datasets.split import split_of
 
 WORDS = ["fund", "risk", "rates", "duration", "weight", "equity", "credit", "hedge", "the", "of", "below", "limit"]
-    "fund",
-    "risk",
-    "rates",
-    "duration",
-    "weight",
-    "equity",
-    "credit",
-    "hedge",
-    "the",
-    "of",
-    "a",
-    "is",
-    "to",
-    "below",
-    "above",
-    "limit",
-    "today",
-]
 
 
 def make_pairs(path: Path, count: int) -> None:

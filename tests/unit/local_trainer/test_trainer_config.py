@@ -9,7 +9,7 @@ import pytest
 import torch
 from trainer_helpers import CONFIG, merged
 
-from nvtrader_rl_dagster.local_trainer.compute import onednn_is_exact
+from nvtrader_rl_dagster.local_trainer.compute import onednn_is_exact, set_up_compute
 from nvtrader_rl_dagster.local_trainer.config import ConfigError, Section, load_config
 from nvtrader_rl_dagster.local_trainer.dpo_settings import DpoSettings
 from nvtrader_rl_dagster.local_trainer.optim import build_optimizer, build_scheduler
@@ -161,3 +161,15 @@ def test_onednn_is_used_only_where_float32_stays_float32() -> None:
     assert not onednn_is_exact(frozenset({"avx512f", "amx_tile", "amx_bf16"}))
     assert not onednn_is_exact(frozenset({"avx2"}))
     assert not onednn_is_exact(frozenset())
+
+
+def test_numbers_too_small_for_float32_are_flushed_because_they_are_slow() -> None:
+    compute = set_up_compute(Section({"threads": 1, "matmul": "highest", "pack_tokens": 99}, "policy.local_trainer"))
+    assert compute.describe() == "1 threads, float32, matmul highest, up to 99 tokens a row"
+    assert float(torch.tensor([1e-30]) * torch.tensor([1e-10])) == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"threads": 0}, {"pack_tokens": 0}, {"matmul": "fast"}])
+def test_a_wrong_local_trainer_setting_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=r"policy\.local_trainer"):
+        set_up_compute(Section(wrong, "policy.local_trainer"))
