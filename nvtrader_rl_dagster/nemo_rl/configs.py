@@ -198,8 +198,6 @@ def _policy(options: DpoOptions, model: str, batch: int, steps: int, warmup: int
                 "weight_decay": 0.0,
                 "betas": [0.9, 0.98],
                 "eps": 1e-8,
-                "foreach": False,
-                "fused": False,
             },
         },
         "scheduler": [
