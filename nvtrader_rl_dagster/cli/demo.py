@@ -27,6 +27,9 @@ RUN_TAG = "nvtrader/demo"
 _STAGE = re.compile(r" - (\w+) - STEP_(START|SUCCESS|FAILURE)\b")
 _SECONDS_BETWEEN_LINES = 5.0
 _CHECK_STAGE = re.compile(r"\w+_dataset_\w+|dpo_checkpoint_\w+|eval_scores_\w+")
+#: Less than half of the sample's training pairs, so that two slow cores need under five minutes. One's
+#: own data are trained on in full.
+SAMPLE_TRAINING: dict[str, str | int] = {"batch_pairs": 12, "max_steps": 5, "validation_pairs": 16}
 
 
 def demo(
@@ -43,7 +46,8 @@ def demo(
     console.rule("[bold]2. the loop, as one Dagster run[/]", align="left")
     tag = uuid.uuid4().hex
     log = home.root / "demo.log"
-    code = _run_job(tag, base_model, log)
+    training = {**({} if data else SAMPLE_TRAINING), "base_model": base_model}
+    code = _run_job(tag, training, log)
     console.rule("[bold]3. what came out[/]", align="left")
     if code != 0:
         print_failure(tag, log)
@@ -70,10 +74,10 @@ def _import(data: Path | None) -> None:
         console.print("This store holds feedback of your own, so the sample stays out of training.")
 
 
-def _run_job(tag: str, base_model: str, log: Path) -> int:
+def _run_job(tag: str, training: dict[str, str | int], log: Path) -> int:
     """Execute the job in a child process; show its stages and its training as they happen."""
     config = log.with_name("demo_config.yaml")
-    config.write_bytes(orjson.dumps({"ops": {"dpo_checkpoint": {"config": {"base_model": base_model}}}}))
+    config.write_bytes(orjson.dumps({"ops": {"dpo_checkpoint": {"config": training}}}))
     command = [
         *(sys.executable, "-m", "dagster", "job", "execute", "-m", "nvtrader_rl_dagster.definitions"),
         *("-j", JOB, "-c", str(config), "--tags", orjson.dumps({RUN_TAG: tag}).decode()),
@@ -102,7 +106,7 @@ def _show(lines: IO[str], log: IO[str]) -> None:
     """Copy the child's output to the log; print a line per stage and a training line every few seconds."""
     parser, shown = LogParser(), 0.0
     stage_started: dict[str, float] = {}
-    loss = accuracy = None
+    loss = accuracy = seconds = None
     for line in lines:
         log.write(line)
         log.flush()
@@ -121,6 +125,8 @@ def _show(lines: IO[str], log: IO[str]) -> None:
                 loss = metric.value
             elif metric.split == "train" and metric.name == "accuracy":
                 accuracy = metric.value
+            elif metric.name == "step_seconds":
+                seconds = metric.value
             elif metric.split == "validation" and metric.name == "loss" and metric.value is not None:
                 console.print(f"    step {metric.step}: held-out loss {metric.value:.4f}", markup=False)
         if line.lstrip().startswith("✓") and time.monotonic() - shown > _SECONDS_BETWEEN_LINES:
@@ -130,5 +136,7 @@ def _show(lines: IO[str], log: IO[str]) -> None:
             shown = time.monotonic()
             total = (parser.steps_per_epoch or 0) * (parser.epochs or 1)
             at = f"{accuracy:.2f}" if accuracy is not None else "-"
-            console.print(f"    step {parser.step}/{total}: loss {loss:.4f}, accuracy {at}", markup=False)
+            left = (total - parser.step) * (seconds or 0)
+            about = f", about {left / 60:.0f} min left" if left >= 60 else ""
+            console.print(f"    step {parser.step}/{total}: loss {loss:.4f}, accuracy {at}{about}", markup=False)
             loss = None

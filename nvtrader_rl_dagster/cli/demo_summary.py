@@ -25,7 +25,7 @@ def print_summary(home: Home, tag: str, seconds: float) -> None:
     checkpoint = newest_checkpoint(run.checkpoints) if run else None
     pairs = files.current(home.pairs)
     assert run and checkpoint and pairs, "a successful run leaves all of these"
-    manifest = checkpoint.manifest
+    manifest, info = checkpoint.manifest, checkpoint.training_info
     scores = files.read_json(artifacts.evaluation(manifest["checkpoint_id"]) / SCORES_FILE)
     evaluation, report = scores["evaluation"], pairs.manifest["report"]
     candidate = evaluation["candidate"]
@@ -40,7 +40,7 @@ def print_summary(home: Home, tag: str, seconds: float) -> None:
             ("usable pairs", f"{report['usable_pairs']:,} on {report['prompts']:,} prompts"),
             ("set aside", _set_aside(report["set_aside"])),
             ("base model", manifest["base_model"]),
-            ("steps trained", f"{checkpoint.step}"),
+            ("steps trained", f"{checkpoint.step}, {info['consumed_samples']} pairs in all"),
             ("held-out loss", f"step 0 {held_out[0].value:.4f} → end {held_out[-1].value:.4f}"),
             (
                 "held-out accuracy",

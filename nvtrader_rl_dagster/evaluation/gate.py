@@ -113,7 +113,7 @@ def _comparisons(e: Evaluation, rules: GateRules) -> list[GateCheck]:
             result.accuracy > 0.5 and result.p_value <= alpha,
             False,
             f"against the base: held-out accuracy {result.accuracy:.3f} "
-            f"[{result.interval[0]:.3f}, {result.interval[1]:.3f}], p = {result.p_value:.4f} "
+            f"[{result.interval[0]:.3f}, {result.interval[1]:.3f}], {_p(result.p_value)} "
             f"(at most {alpha:.2f} needed)",
         ),
     ]
@@ -125,8 +125,12 @@ def _comparisons(e: Evaluation, rules: GateRules) -> list[GateCheck]:
                 c.difference > 0 and c.p_value <= alpha,
                 False,
                 f"against the champion: accuracy {c.difference:+.3f} "
-                f"[{c.interval[0]:+.3f}, {c.interval[1]:+.3f}], p = {c.p_value:.4f} "
+                f"[{c.interval[0]:+.3f}, {c.interval[1]:+.3f}], {_p(c.p_value)} "
                 f"(at most {alpha:.2f} needed)",
             )
         )
     return checks
+
+
+def _p(value: float) -> str:
+    return f"p = {value:.4f}" if value >= 0.0001 else "p < 0.0001"

@@ -9,7 +9,8 @@ import torch
 
 from nvtrader_rl_dagster.local_trainer.config import ConfigError, Section
 
-DEFAULT_PACK_TOKENS = 768
+# Longer rows save gradient accumulations and cost attention: 400 to 768 differ by less than a fifth.
+DEFAULT_PACK_TOKENS = 512
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,8 @@ def sequence_logprobs(model: Any, row: PackedRow) -> Tensor:
         logits_to_keep=row.head_at,
         use_cache=False,
     ).logits[0]
-    normaliser = torch.logsumexp(logits, dim=-1)
-    logprobs = logits[row.target_head, row.target_id] - normaliser[row.target_head]
+    # One fused pass over [H, vocabulary]; logsumexp makes several, forward and backward.
+    logprobs = torch.log_softmax(logits, dim=-1)[row.target_head, row.target_id]
     return logprobs.new_zeros(row.sequences).index_add(0, row.target_sequence, logprobs)
 
 

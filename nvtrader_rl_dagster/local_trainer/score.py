@@ -25,7 +25,8 @@ def run(config_path: Path, overrides: list[str]) -> None:
     """Score ``models`` {name: model} on the rank file ``data_path`` as the YAML says.
 
     Writes ``<output_dir>/<name>.jsonl`` (one row a pair, in file order) and at the end ``summary.json``
-    {name: {pairs, seconds, off_topic_loss}}. A pair that is too long has ``valid`` false and null log-probs.
+    {name: {pairs, seconds, off_topic_loss}}. A pair that is too long has ``valid`` false and null log-probs;
+    a log-prob that is no number is null although the pair is valid.
     """
     config = Section(load_config(config_path, overrides))
     show_config(str(config_path), overrides, config.values)
@@ -86,17 +87,16 @@ def score_pairs(
     rows = []
     for pair, tokens in zip(pairs, tokenized, strict=True):
         chosen, rejected = next(sums) if tokens.valid else (math.nan, math.nan)
-        valid = math.isfinite(chosen) and math.isfinite(rejected)
-        if tokens.valid and not valid:
-            warn(f"{source}:{pair.line}: the log-prob is not finite; the row is marked not valid")
+        if tokens.valid and not (math.isfinite(chosen) and math.isfinite(rejected)):
+            warn(f"{source}:{pair.line}: the log-prob is not finite; the row carries null")
         row = {
             "pair_id": pair.pair_id,
             "prompt_hash": pair.prompt_hash,
-            "chosen_logprob": chosen if valid else None,
-            "rejected_logprob": rejected if valid else None,
+            "chosen_logprob": chosen if math.isfinite(chosen) else None,
+            "rejected_logprob": rejected if math.isfinite(rejected) else None,
             "chosen_tokens": tokens.chosen.trained_count,
             "rejected_tokens": tokens.rejected.trained_count,
-            "valid": valid,
+            "valid": tokens.valid,
         }
         rows.append(row)
     return rows

@@ -52,6 +52,11 @@ class DpoOptions(BaseModel):
     validation_period: int = Field(
         default=0, ge=0, description="Optimizer steps between validations; 0 validates at start and end only."
     )
+    validation_pairs: int = Field(
+        default=128,
+        ge=1,
+        description="Held-out pairs behind the validation loss during training; eval_scores uses all of them.",
+    )
     seed: int = Field(default=42, description="Seed of the data order and of everything random.")
 
 
@@ -109,13 +114,14 @@ def build_dpo_config(options: DpoOptions, data: PreferenceData, checkpoints: Pat
     if not validates:
         notes.append("no validation pair: no held-out loss, no gate")
     warmup = max(1, steps // 10)
+    held_out_batch = max(1, min(32, options.validation_pairs, data.validation_rows))
     config: dict[str, Any] = {
         "dpo": {
             "max_num_epochs": options.epochs,
             "max_num_steps": steps,
             "val_period": options.validation_period if validates else 0,
-            "val_batches": -1,
-            "val_global_batch_size": max(1, min(32, data.validation_rows)),
+            "val_batches": max(1, options.validation_pairs // held_out_batch),
+            "val_global_batch_size": held_out_batch,
             "val_micro_batch_size": 1,
             "val_at_start": validates,
             "val_at_end": validates,
