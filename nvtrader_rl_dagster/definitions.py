@@ -14,6 +14,7 @@ from nvtrader_rl_dagster.jobs import IN_PROCESS, feedback_to_champion
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.feedback import FeedbackResource
 from nvtrader_rl_dagster.resources.gb10 import GB10Resource
+from nvtrader_rl_dagster.sensors.automation import dataset_conversion
 
 artifacts = ArtifactStore()
 
@@ -32,6 +33,7 @@ defs = dg.Definitions(
     ],
     asset_checks=CHECKS,
     jobs=[feedback_to_champion],
+    sensors=[dataset_conversion],
     resources={
         "feedback": FeedbackResource(),
         "artifacts": artifacts,

@@ -54,6 +54,7 @@ class SplitConfig(dg.Config):
     kinds={"jsonl", "nvidia"},
     owners=OWNERS,
     code_version="1",
+    automation_condition=dg.AutomationCondition.eager(),
 )
 def nemo_rl_dataset(config: SplitConfig, artifacts: ArtifactStore) -> dg.MaterializeResult:
     """NeMo-RL's `PreferenceDataset` rows (context, ranked completions): what DPO and RM train on."""
@@ -66,6 +67,7 @@ def nemo_rl_dataset(config: SplitConfig, artifacts: ArtifactStore) -> dg.Materia
     kinds={"jsonl", "huggingface"},
     owners=OWNERS,
     code_version="1",
+    automation_condition=dg.AutomationCondition.eager(),
 )
 def helpsteer3_dataset(config: SplitConfig, artifacts: ArtifactStore) -> dg.MaterializeResult:
     """HelpSteer3 rows (context, two responses, overall preference).
@@ -81,6 +83,7 @@ def helpsteer3_dataset(config: SplitConfig, artifacts: ArtifactStore) -> dg.Mate
     kinds={"jsonl", "huggingface"},
     owners=OWNERS,
     code_version="1",
+    automation_condition=dg.AutomationCondition.eager(),
 )
 def trl_dataset(config: SplitConfig, artifacts: ArtifactStore) -> dg.MaterializeResult:
     """TRL rows: explicit-prompt preference pairs, and single decisions without a counterpart for KTO."""

@@ -134,8 +134,8 @@ def stats(as_json: bool = AsJson) -> None:
     with problems_end_the_command(), opened_store() as store:
         report, counts = build_pairs(store), store.counts()
     if as_json:
-        files = sorted({f for f in (row.get("file") for row in report.first_problems) if f})
-        print_json({"rows": report.decisions, "events": counts["events"], "files": files, **report.to_dict()})
+        files = [{"path": path, "rows": rows} for path, rows in report.by_file.items()]
+        print_json({**report.to_dict(), "rows": report.decisions, "events": counts["events"], "files": files})
         return
     facts(
         "Feedback",

@@ -23,8 +23,9 @@ NO_PROBLEM = frozenset({"merged_vote", "undone", "undo_event", "sample_data", "o
 class PairReport:
     """What the feedback amounts to. decisions = used + Σ set_aside.
 
-    decisions: stored events plus refused rows. used: events that are in a pair. by_source, by_origin: usable
-    pairs. prompts: prompts with at least one pair. length_bias: how far length alone predicts the chosen side.
+    decisions: stored events plus refused rows. used: events that are in a pair. by_source, by_origin: usable pairs.
+    by_file: decisions per imported file. prompts: prompts with at least one pair. length_bias: how far length alone
+    predicts the chosen side.
     """
 
     decisions: int = 0
@@ -33,6 +34,7 @@ class PairReport:
     set_aside: dict[str, int] = field(default_factory=dict)
     by_source: dict[str, int] = field(default_factory=dict)
     by_origin: dict[str, int] = field(default_factory=dict)
+    by_file: dict[str, int] = field(default_factory=dict)
     prompts: int = 0
     length_bias: dict[str, float | None] = field(default_factory=dict)
     first_problems: list[dict[str, Any]] = field(default_factory=list)
@@ -103,11 +105,13 @@ def build_pairs(
     set_aside: Counter[str] = Counter()
     by_source: Counter[str] = Counter()
     by_origin: Counter[str] = Counter()
+    by_file: Counter[str] = Counter()
     length = _LengthBias()
     for group, judgement in iter_judgements(store, report.through_seq, pair_cap=pair_cap):
         of_seq = {item.seq: item for item in group}
         report.decisions += len(group)
         report.prompts += bool(judgement.pairs)
+        by_file.update(item.event.metadata["file"] for item in group if "file" in item.event.metadata)
         if on_prompt is not None:
             on_prompt(group, judgement)
         for pair in judgement.pairs:
@@ -126,12 +130,14 @@ def build_pairs(
     for row in store.iter_set_aside():
         report.decisions += 1
         set_aside[row["reason"]] += 1
+        by_file[row["file"]] += 1
         if len(refused) < FIRST_PROBLEMS:
             refused.append({key: row[key] for key in ("file", "line", "field", "reason", "detail")})
     report.first_problems = (refused + report.first_problems)[:FIRST_PROBLEMS]
     report.set_aside = dict(sorted(set_aside.items()))
     report.by_source = dict(sorted(by_source.items()))
     report.by_origin = dict(sorted(by_origin.items()))
+    report.by_file = dict(sorted(by_file.items()))
     report.length_bias = length.to_dict()
     return report
 

@@ -98,8 +98,20 @@ def graphql(url: str, query: str, **variables: Any) -> Any:
     return body["data"]
 
 
+def finished_runs(url: str, before: set[str], count: int) -> list[dict[str, Any]]:
+    """Wait for `count` finished runs that were not there before."""
+    deadline = time.monotonic() + 180
+    while True:
+        new = [run for run in runs(url) if run["runId"] not in before]
+        done = [run for run in new if run["status"] in ("SUCCESS", "FAILURE", "CANCELED")]
+        if len(done) >= count:
+            return done
+        assert time.monotonic() < deadline, new
+        time.sleep(1)
+
+
 def runs(url: str) -> list[dict[str, Any]]:
-    query = "{ runsOrError { ... on Runs { results { runId status jobName } } } }"
+    query = "{ runsOrError { ... on Runs { results { runId status assetSelection { path } } } } }"
     found: list[dict[str, Any]] = graphql(url, query)["runsOrError"]["results"]
     return found
 
@@ -138,11 +150,14 @@ def test_a_materialization_started_from_the_page_succeeds(page: Any, server: str
     before = {run["runId"] for run in runs(server)}
     page.goto(f"{server}/assets/preference_pairs")
     page.get_by_text("Materialize", exact=True).first.click()
-    deadline = time.monotonic() + 120
-    while True:
-        new = [run for run in runs(server) if run["runId"] not in before]
-        if new and new[0]["status"] in ("SUCCESS", "FAILURE", "CANCELED"):
-            break
-        assert time.monotonic() < deadline, new
-        time.sleep(1)
-    assert [run["status"] for run in new] == ["SUCCESS"]
+    (started,) = finished_runs(server, before, 1)
+    assert started["status"] == "SUCCESS"
+    assert started["assetSelection"] == [{"path": ["preference_pairs"]}]
+    # The automation sensor is on: the data sets follow by themselves.
+    follower = next(run for run in finished_runs(server, before, 2) if run["runId"] != started["runId"])
+    assert follower["status"] == "SUCCESS"
+    assert {asset["path"][0] for asset in follower["assetSelection"]} == {
+        "nemo_rl_dataset",
+        "helpsteer3_dataset",
+        "trl_dataset",
+    }

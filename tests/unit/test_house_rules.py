@@ -102,3 +102,12 @@ def test_the_shipped_instance_settings_are_accepted_by_dagster(tmp_path: Path) -
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
         assert instance.run_monitoring_enabled
         assert instance.get_concurrency_config().pool_config.default_pool_limit == 1
+
+
+def test_the_documented_reasons_are_those_of_the_code() -> None:
+    from nvtrader_rl_dagster.feedback.reasons import REASONS
+
+    text = (REPO / "docs" / "feedback.md").read_text(encoding="utf-8")
+    for code, reason in REASONS.items():
+        assert f"| `{code}` | {reason.explanation} | {reason.remedy} |" in text
+    assert text.count("\n| `") == len(REASONS) + 3 + 8  # and the kinds and the formats

@@ -38,6 +38,11 @@ def test_import_prints_one_json_object_whose_counts_add_up(home: Path, tmp_path:
     assert report["set_aside"] == {"duplicate": 1, "identical": 1}
     assert report["rows"] == report["usable_pairs"] + sum(report["set_aside"].values())
     assert [Path(f["path"]).name for f in report["files"]] == ["f.jsonl"]
+    stats = as_json("feedback", "stats")
+    assert {key: stats[key] for key in ("rows", "usable_pairs", "set_aside", "events")} == {
+        key: report[key] for key in ("rows", "usable_pairs", "set_aside", "events")
+    }
+    assert stats["files"] == [{"path": "f.jsonl", "rows": 4}]
     again = as_json("feedback", "import", str(file))
     assert (again["events"], again["usable_pairs"], again["set_aside"]) == (0, 2, report["set_aside"])
 
@@ -110,7 +115,10 @@ def test_exported_events_import_to_the_same_store(home: Path, tmp_path: Path, mo
     before = as_json("feedback", "stats")
     monkeypatch.setenv("NVTRADER_RL_HOME", str(tmp_path / "other"))
     as_json("feedback", "import", str(out))
-    assert as_json("feedback", "stats") == before
+    after = as_json("feedback", "stats")
+    assert after.pop("by_file") == {"events.jsonl": 2} and before.pop("by_file") == {}
+    assert after.pop("files") == [{"path": "events.jsonl", "rows": 2}] and before.pop("files") == []
+    assert after == before
     second = tmp_path / "again.jsonl"
     run("feedback", "export", str(second))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -45,13 +44,3 @@ def import_rows(import_bytes: Importing) -> Importing:
         return import_bytes(lines(*rows), **options)
 
     return run
-
-
-@pytest.fixture
-def real_data() -> Path:
-    """The folder of real feedback files; skips where there is none."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
-    folder = Path(os.environ.get("NVTRADER_RL_REAL_DATA") or beside)
-    if not folder.is_dir():
-        pytest.skip(f"no folder of real feedback at {folder}; set NVTRADER_RL_REAL_DATA")
-    return folder
