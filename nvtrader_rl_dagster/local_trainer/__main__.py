@@ -1,4 +1,4 @@
-"""Command line: ``dpo``, ``score`` and ``model``."""
+"""Command line: ``dpo``, ``score``, ``model`` and ``check``."""
 
 from __future__ import annotations
 
@@ -39,14 +39,16 @@ def main(arguments: list[str] | None = None) -> None:
         command.add_argument("overrides", nargs="*", help="key.subkey=value, +new.key=value, ~removed.key")
     model = commands.add_parser("model", help="prepare a base model and print one JSON line about it")
     model.add_argument("name", help="builtin:tiny, builtin:smollm2 or a local folder")
+    check = commands.add_parser("check", help="load a saved model, let it predict, and print one JSON line")
+    check.add_argument("name", help="folder of a Hugging Face model")
     options = parser.parse_args(arguments)
     _prepare_environment()
-    if options.command == "model":
-        from nvtrader_rl_dagster.local_trainer.models import describe_model
+    if options.command in ("model", "check"):
+        from nvtrader_rl_dagster.local_trainer.models import check_model, describe_model
 
         with contextlib.redirect_stdout(sys.stderr):  # stdout holds the JSON line and nothing else
-            description = describe_model(options.name)
-        print(json.dumps(description), flush=True)
+            answer = (check_model if options.command == "check" else describe_model)(options.name)
+        print(json.dumps(answer), flush=True)
     elif options.command == "score":
         from nvtrader_rl_dagster.local_trainer.score import run
 

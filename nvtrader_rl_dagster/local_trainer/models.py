@@ -77,6 +77,26 @@ def describe_model(name: str) -> dict[str, Any]:
     return {"name": name, "path": str(path), "parameters": parameters, "sha256": sha256(*weights)}
 
 
+def check_model(name: str) -> dict[str, Any]:
+    """Load model and tokenizer as a user would, predict on a short text, and say the mean loss (nats per token).
+
+    Raises ConfigError when a prediction is no finite number, and whatever loading raises.
+    """
+    import math
+
+    import torch
+    from transformers import AutoTokenizer
+
+    model = load_model(name)
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(name), local_files_only=True)
+    ids = tokenizer("The fund fell 0.4 % and the benchmark 0.3 %.", return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        loss = float(model(input_ids=ids, labels=ids).loss)
+    if not math.isfinite(loss):
+        raise ConfigError(f"model {name!r}: its predictions are not finite numbers.")
+    return {"name": name, "loss": loss}
+
+
 def sha256(*paths: Path) -> str:
     """Hex digest of the files' bytes, one after the other."""
     digest = hashlib.sha256()

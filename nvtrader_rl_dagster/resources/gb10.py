@@ -167,9 +167,9 @@ class GB10Resource(dg.ConfigurableResource):
         return summary
 
     def try_model(self, path: str) -> tuple[bool, str]:
-        """Load a model folder in a process of its own: whether it works, and what it said."""
+        """Load a model folder in a process of its own and let it predict: whether it works, and what it said."""
         done = subprocess.run(
-            embedded_trainer(["model", path]),
+            embedded_trainer(["check", path]),
             env=embedded_environment(self.threads),
             capture_output=True,
             text=True,

@@ -226,12 +226,21 @@ def test_the_losses_are_checked(copied: Path, check: Any, loss: float | None, pa
     assert check(artifacts=ArtifactStore(root=str(copied))).passed is passed
 
 
-def test_a_checkpoint_that_does_not_load_is_found(copied: Path) -> None:
+@pytest.mark.parametrize(("damage", "said"), [("cut", "safetensors"), ("nan", "not finite numbers")])
+def test_a_checkpoint_that_does_not_work_is_found(copied: Path, damage: str, said: str) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
     artifacts = ArtifactStore(root=str(copied))
     (weights,) = Home(copied).runs.glob("*/checkpoints/step_*/policy/weights/model/consolidated/*.safetensors")
-    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    if damage == "cut":
+        weights.write_bytes(weights.read_bytes()[: weights.stat().st_size // 2])
+    else:
+        tensors = load_file(weights)
+        tensors["model.norm.weight"] = torch.full_like(tensors["model.norm.weight"], float("nan"))
+        save_file(tensors, weights, metadata={"format": "pt"})
     result = checkpoint_loads(artifacts=artifacts, gb10=GB10Resource(artifacts=artifacts))
-    assert not result.passed and "safetensors" in str(result.description).lower()
+    assert not result.passed and said in str(result.description).lower()
 
 
 def test_a_failed_guard_is_an_error_and_not_better_is_a_warning(copied: Path) -> None:
