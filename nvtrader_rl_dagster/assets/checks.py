@@ -25,7 +25,10 @@ def has_training_pairs(artifacts: ArtifactStore) -> dg.AssetCheckResult:
     data = artifacts.preference_data()
     return dg.AssetCheckResult(
         passed=data.train_rows > 0,
-        description=f"{data.train_rows} training pairs, {data.validation_rows} held out",
+        description=(
+            f"{data.train_rows} training pairs, {data.validation_rows} held out"
+            + ("" if data.train_rows else "; import more decisions, for and against answers to the same prompts")
+        ),
         metadata={"train": data.train_rows, "validation": data.validation_rows},
     )
 

@@ -68,7 +68,7 @@ def _import(data: Path | None) -> None:
     with problems_end_the_command(), opened_store() as store:
         report = import_paths(store, [path], source=None if data else SAMPLE_SOURCE)
     label = str(data) if data else "the packaged sample (written for this project, not real decisions)"
-    console.print(f"{label}: {report.rows:,} decisions, {report.usable_pairs:,} usable pairs", markup=False)
+    console.print(f"{label}: {report.rows:,} decisions, usable pairs: {report.usable_pairs:,}", markup=False)
     print_set_aside(dict(report.set_aside), report.first_problems, shown=3)
     if report.set_aside.get("sample_data"):
         console.print("This store holds feedback of your own, so the sample stays out of training.")

@@ -78,14 +78,17 @@ def print_failure(tag: str, log: Path) -> None:
                 continue
             if event.event_type is dg.DagsterEventType.STEP_FAILURE:
                 data = event.step_failure_data
+                cause = (data.error.cause or data.error) if data.error else None
+                if cause and cause.cls_name == "DagsterAssetCheckFailedError":
+                    continue  # the check said why itself
                 user = data.user_failure_data.description if data.user_failure_data else None
-                cause = data.error.cause or data.error if data.error else None
                 errors.print(f"{event.step_key}: {user or (cause.message if cause else '')}".strip(), markup=False)
                 found = True
             elif event.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION:
                 check = event.asset_check_evaluation_data
                 if not check.passed:
                     errors.print(f"check {check.check_name} failed: {check.description}", markup=False)
+                    found = True
     if not found:
         errors.print("the run did not start; the end of its log:")
         for line in log.read_text(encoding="utf-8").splitlines()[-5:]:

@@ -117,7 +117,7 @@ def runs(url: str) -> list[dict[str, Any]]:
 
 
 def test_the_demo_says_what_a_person_wants_to_know(demo: str) -> None:
-    for part in ("393 decisions", "177 usable pairs", "held-out accuracy", "promoted", "make up", "steps trained"):
+    for part in ("393 decisions, usable pairs: 177", "held-out accuracy", "promoted", "make up", "steps trained"):
         assert part in demo, demo
     assert "step 0 0.6931" in demo
     assert "Traceback" not in demo
@@ -161,3 +161,14 @@ def test_a_materialization_started_from_the_page_succeeds(page: Any, server: str
         "helpsteer3_dataset",
         "trl_dataset",
     }
+
+
+def test_a_demo_without_a_usable_pair_says_so_and_fails(environment: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "thumbs.jsonl"
+    file.write_text('{"prompt": "p", "completion": "a", "label": true}\n')
+    command = [*CLI, "demo", "--data", str(file), "--base-model", "builtin:tiny"]
+    own = {**environment, "NVTRADER_RL_HOME": str(tmp_path / "home")}
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1
+    assert "check has_training_pairs failed: 0 training pairs" in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
