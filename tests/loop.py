@@ -46,11 +46,14 @@ def run_job(
     training: dict[str, Any] | None = None,
     evaluation: dict[str, Any] | None = None,
     assets: list[str] | None = None,
+    split: dict[str, Any] | None = None,
 ) -> dg.ExecuteInProcessResult:
     """Execute `feedback_to_champion`, or the named assets of it, without raising on failure."""
     ops: dict[str, Any] = {}
     if assets is None or "dpo_checkpoint" in assets:
         ops["dpo_checkpoint"] = {"config": {**FAST, **(training or {})}}
+    if split:
+        ops["nemo_rl_dataset"] = {"config": split}
     if evaluation and (assets is None or "eval_scores" in assets):
         ops["eval_scores"] = {"config": evaluation}
     return defs.resolve_job_def("feedback_to_champion").execute_in_process(

@@ -70,6 +70,7 @@ class PreferenceData:
     validation_rows: int
     data_version: str
     through_seq: int
+    validation_fraction: float
 
 
 @dataclass(frozen=True)

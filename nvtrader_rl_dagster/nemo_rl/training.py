@@ -106,6 +106,7 @@ class TrainingRun:
             "base_model": self._built.config["policy"]["model_name"],
             "data_version": self._data.data_version,
             "trained_through_seq": self._data.through_seq,
+            "validation_fraction": self._data.validation_fraction,
             "config_hash": self._built.config_hash,
             "weights_sha256": checkpoint.weights_sha256(),
             "versions": versions(),

@@ -9,7 +9,7 @@ from nvtrader_rl_dagster import files
 from nvtrader_rl_dagster.datasets.convert import TRAIN, VALIDATION
 from nvtrader_rl_dagster.evaluation.champion import ChampionStore
 from nvtrader_rl_dagster.home import Home
-from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, newest_checkpoint
+from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, complete_checkpoints, newest_checkpoint
 from nvtrader_rl_dagster.nemo_rl.configs import PreferenceData
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunStore
 
@@ -45,6 +45,7 @@ class ArtifactStore(dg.ConfigurableResource):
             validation_rows=version.manifest["validation"],
             data_version=version.data_version,
             through_seq=version.manifest["through_seq"],
+            validation_fraction=version.manifest["validation_fraction"],
         )
 
     def trained(self, algo: str) -> tuple[RunDirectory, Checkpoint]:
@@ -57,6 +58,14 @@ class ArtifactStore(dg.ConfigurableResource):
                 allow_retries=False,
             )
         return run, checkpoint
+
+    def checkpoint(self, checkpoint_id: str) -> Checkpoint:
+        """A checkpoint by its id, `<run id>/step_<n>`. Raises `KeyError` when it is gone."""
+        run_id, _, step = checkpoint_id.partition("/")
+        for checkpoint in complete_checkpoints(self.runs.get(run_id).checkpoints):
+            if checkpoint.path.name == step:
+                return checkpoint
+        raise KeyError(f"training run {run_id} has no complete {step}")
 
     def evaluation(self, checkpoint_id: str) -> Path:
         """Folder of one checkpoint's scores."""

@@ -148,6 +148,14 @@ def test_an_equal_candidate_does_not_replace_the_champion(copied: Path) -> None:
     assert ChampionStore(Home(copied).champion).current() == before
 
 
+def test_prompts_that_a_model_was_trained_on_are_never_its_held_out_ones(copied: Path) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = run_job(instance, assets=["nemo_rl_dataset", "eval_scores"], split={"validation_fraction": 0.5})
+    failure = result.failure_data_for_node("eval_scores")
+    assert failure is not None and failure.user_failure_data is not None
+    assert "was trained with validation_fraction 0.2" in str(failure.user_failure_data.description)
+
+
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
