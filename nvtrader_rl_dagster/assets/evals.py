@@ -104,6 +104,7 @@ def _metadata(checkpoint_id: str, e: Evaluation, gate: GateResult, out: Path) ->
         "eval/chosen_shift_per_token": e.candidate.chosen_shift_per_token,
         "eval/pairs": e.pairs,
         "eval/prompts": e.prompts,
+        "eval/not_scored": e.not_scored,
     }
     if e.against_champion is not None:
         numbers["eval/over_champion"] = e.against_champion.difference

@@ -45,7 +45,8 @@ def print_summary(home: Home, tag: str, seconds: float) -> None:
             (
                 "held-out accuracy",
                 f"{candidate['accuracy']:.3f} [{low:.3f}, {high:.3f}] on {evaluation['pairs']} pairs of "
-                f"{evaluation['prompts']} prompts, by implicit reward over the base (no preference: 0.5)",
+                f"{evaluation['prompts']} prompts, by implicit reward over the base (no preference: 0.5)"
+                + (f"; {evaluation['not_scored']} more were too long" if evaluation["not_scored"] else ""),
             ),
             (
                 "length-normalised",

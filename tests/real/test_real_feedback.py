@@ -21,7 +21,7 @@ SHORT = {"batch_pairs": 16, "max_steps": 3, "learning_rate": 1e-4, "validation_p
 def loop(home: Path, file: Path) -> tuple[dict, dg.ExecuteInProcessResult]:
     report = import_into(home, file)
     with dg.DagsterInstance.ephemeral() as instance:
-        return report, run_job(instance, training=SHORT, evaluation={"max_sequence_tokens": 512})
+        return report, run_job(instance, training=SHORT, evaluation={"max_sequence_tokens": 2048})
 
 
 def test_three_annotators_per_pair_end_with_a_checkpoint_scores_and_a_decision(home: Path, real_data: Path) -> None:
