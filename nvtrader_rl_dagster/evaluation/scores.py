@@ -12,8 +12,8 @@ import orjson
 
 from nvtrader_rl_dagster.evaluation.statistics import (
     difference_interval,
+    share_interval,
     sign_flip_p_value,
-    wilson_interval,
 )
 
 
@@ -133,7 +133,7 @@ def _result(
     finite = [p for p in pairs if model[p].finite]
     return ModelResult(
         accuracy=accuracy,
-        interval=wilson_interval(accuracy, len(per_prompt), confidence),
+        interval=share_interval(per_prompt, confidence),
         p_value=sign_flip_p_value([share - 0.5 for share in per_prompt]),
         pair_accuracy=_mean(won.values()),
         margin=_mean(_margin(model, base, p) for p in finite) if finite else 0.0,

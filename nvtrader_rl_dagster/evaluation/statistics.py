@@ -10,18 +10,14 @@ _EXACT_UNITS = 16
 _RANDOM_FLIPS = 20_000
 
 
-def wilson_interval(share: float, units: int, confidence: float) -> tuple[float, float]:
-    """Two-sided score interval of a share over `units` independent units, within [0, 1].
+def share_interval(shares: Sequence[float], confidence: float) -> tuple[float, float]:
+    """Two-sided interval of the mean of per-prompt shares in [0, 1], never of zero width.
 
-    A prompt's share of won pairs is one unit, whatever its number of pairs: its variance is at most
-    that of a coin, so the interval is never too narrow. Source: Wilson (1927), J. Amer. Stat. Assoc. 22.
+    Two won and two lost prompts are added before the usual interval of a mean is taken, as Agresti and
+    Coull (1998), Amer. Statistician 52, do for a proportion. The spread is that between prompts, so many
+    pairs of one prompt narrow nothing.
     """
-    if units < 1:
-        return 0.0, 1.0
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    centre = (share + z * z / (2 * units)) / (1 + z * z / units)
-    half = z / (1 + z * z / units) * math.sqrt(share * (1 - share) / units + z * z / (4 * units * units))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    return _mean_interval([*shares, 0.0, 0.0, 1.0, 1.0], confidence, 0.0, 1.0)
 
 
 def difference_interval(differences: Sequence[float], confidence: float) -> tuple[float, float]:
@@ -30,13 +26,16 @@ def difference_interval(differences: Sequence[float], confidence: float) -> tupl
     Adds half a unit to each of the four outcomes of a paired comparison, as Agresti and Min (2005),
     Statistics in Medicine 24, do for paired proportions.
     """
-    units = len(differences) + 2
-    total = math.fsum(differences)
-    squares = math.fsum(d * d for d in differences) + 1.0
-    mean = total / units
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    half = z * math.sqrt(max(0.0, squares / units - mean * mean) / units)
-    return max(-1.0, mean - half), min(1.0, mean + half)
+    half = math.sqrt(0.5)  # two units whose squares add up to one
+    return _mean_interval([*differences, half, -half], confidence, -1.0, 1.0)
+
+
+def _mean_interval(values: Sequence[float], confidence: float, low: float, high: float) -> tuple[float, float]:
+    """Normal interval of a mean, cut to the range of the values."""
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / len(values)
+    half = NormalDist().inv_cdf(0.5 + confidence / 2) * math.sqrt(variance / len(values))
+    return max(low, mean - half), min(high, mean + half)
 
 
 def sign_flip_p_value(differences: Sequence[float], seed: int = 0) -> float:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from nvtrader_rl_dagster.evaluation.statistics import (
     difference_interval,
+    share_interval,
     sign_flip_p_value,
-    wilson_interval,
 )
 
 
@@ -56,30 +56,35 @@ def test_many_pairs_of_one_prompt_count_as_one() -> None:
     """Ten pairs that move together are one observation: with three prompts no p value below 1/8 exists."""
     per_prompt = [0.5, 0.5, 0.5]
     assert sign_flip_p_value(per_prompt) > 0.05
-    low, high = wilson_interval(1.0, 3, 0.95)
+    low, high = share_interval([1.0, 1.0, 1.0], 0.95)
     assert low < 0.5 and high == 1.0
 
 
-@given(st.floats(0, 1), st.integers(1, 5000), st.sampled_from([0.8, 0.95, 0.99]))
-def test_the_share_interval_holds_the_share_and_stays_in_bounds(share: float, units: int, level: float) -> None:
-    low, high = wilson_interval(share, units, level)
-    assert 0 <= low <= share + 1e-9 and share - 1e-9 <= high <= 1 and high > low
+@given(st.lists(st.floats(0, 1), max_size=60), st.sampled_from([0.8, 0.95, 0.99]))
+def test_the_share_interval_stays_in_bounds_and_never_has_zero_width(shares: list[float], level: float) -> None:
+    low, high = share_interval(shares, level)
+    assert 0 <= low < high <= 1
 
 
-def test_the_share_interval_matches_the_published_example() -> None:
-    # 15 of 50 at 95 %: 0.191 to 0.438 (Newcombe 1998, Statistics in Medicine 17, method 3 arithmetic).
-    low, high = wilson_interval(0.3, 50, 0.95)
-    assert (round(low, 3), round(high, 3)) == (0.191, 0.438)
+def test_the_share_interval_matches_the_published_method_on_a_proportion() -> None:
+    # 15 of 50 at 95 %, Agresti-Coull with two successes and two failures: 17/54 ± 1.96 · 0.0632
+    low, high = share_interval([1.0] * 15 + [0.0] * 35, 0.95)
+    assert (round(low, 3), round(high, 3)) == (0.191, 0.439)
 
 
-def test_the_share_interval_covers_as_often_as_stated() -> None:
+@pytest.mark.parametrize("pairs_per_prompt", [1, 5])
+def test_the_share_interval_covers_as_often_as_stated(pairs_per_prompt: int) -> None:
+    """Also when the pairs of a prompt are won or lost together, as they are in real feedback."""
     draw = random.Random(2)
     covered = 0
     for _ in range(2000):
-        share = sum(draw.random() < 0.7 for _ in range(40)) / 40
-        low, high = wilson_interval(share, 40, 0.95)
+        shares = []
+        for _ in range(40):
+            chance = draw.choice((0.5, 0.9))  # mean 0.7, and prompts differ
+            shares.append(sum(draw.random() < chance for _ in range(pairs_per_prompt)) / pairs_per_prompt)
+        low, high = share_interval(shares, 0.95)
         covered += low <= 0.7 <= high
-    assert 0.92 < covered / 2000 < 0.98
+    assert 0.92 < covered / 2000 < 0.985
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=60))
@@ -100,6 +105,7 @@ def test_the_difference_interval_covers_as_often_as_stated() -> None:
 
 
 def test_no_unit_says_nothing() -> None:
-    assert wilson_interval(0.0, 0, 0.95) == (0.0, 1.0)
+    low, high = share_interval([], 0.95)
+    assert low < 0.05 and high > 0.95
     assert sign_flip_p_value([]) == 1.0
     assert sign_flip_p_value([0.0, 0.0]) == 1.0
