@@ -27,6 +27,9 @@ def fail(message: str, code: int = 1) -> NoReturn:
 def facts(title: str, rows: list[tuple[str, str]]) -> None:
     """A two-column table of names and values."""
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column()
+    # A path is folded, never cut: people copy it.
+    table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(f"[bold]{name}[/]", _plain(value))
     console.print(table)
