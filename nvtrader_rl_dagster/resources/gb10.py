@@ -31,6 +31,9 @@ from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.run_metadata import checkpoint_metadata
 
 
+_RARER = 0.05
+
+
 class Backend(str, Enum):
     """Which trainer a run uses. `auto` says in the metadata what it took and why."""
 
@@ -78,11 +81,14 @@ class Training:
 
     def _observations(self, metrics: Iterator[list[Metric]]) -> Iterator[dg.AssetObservation]:
         latest: dict[str, Any] = {}
-        due = time.monotonic() + self._resource.observe_every_seconds
+        started = time.monotonic()
+        due = started + self._resource.observe_every_seconds
         for batch in metrics:
             latest.update(_flat(batch))
-            if latest and time.monotonic() >= due:
-                due = time.monotonic() + self._resource.observe_every_seconds
+            now = time.monotonic()
+            if latest and now >= due:
+                # Rarer as the run grows older: a week gives fewer than 200 observations.
+                due = now + max(self._resource.observe_every_seconds, (now - started) * _RARER)
                 yield dg.AssetObservation(
                     self._context.asset_key,
                     description=f"step {latest['step']}",
@@ -104,7 +110,9 @@ class GB10Resource(dg.ConfigurableResource):
         description="Seconds between a polite stop and a forced one, for a checkpoint to be finished.",
     )
     observe_every_seconds: float = Field(
-        default=30.0, gt=0, description="Seconds between the observations of a training in progress."
+        default=30.0,
+        gt=0,
+        description="Seconds between the observations of a young training; an old one is observed less often.",
     )
 
     def train(
