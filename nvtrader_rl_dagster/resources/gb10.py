@@ -30,7 +30,6 @@ from nvtrader_rl_dagster.nemo_rl.training import (
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.run_metadata import checkpoint_metadata
 
-
 _RARER = 0.05
 
 
