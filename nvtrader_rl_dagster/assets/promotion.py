@@ -1,5 +1,6 @@
 """The champion: the one checkpoint that serves, changed only by a passed gate."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
@@ -21,7 +22,9 @@ from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
     # A candidate that is not better is a normal end: an observation says why, the champion stays.
     output_required=False,
 )
-def champion(context: dg.AssetExecutionContext, artifacts: ArtifactStore):  # type: ignore[no-untyped-def]
+def champion(
+    context: dg.AssetExecutionContext, artifacts: ArtifactStore
+) -> Iterator[dg.AssetObservation | dg.MaterializeResult]:
     """Points at the best checkpoint so far. Materialized exactly when a candidate is promoted.
 
     Reads the gate's decision for exactly this checkpoint again: a blocking check only blocks inside

@@ -152,6 +152,8 @@ class GB10Resource(dg.ConfigurableResource):
             "max_total_sequence_length": max_tokens,
         }
         config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+        # Scored again: the log is that of the newest scoring, numbered from one.
+        RunDirectory(out).log.unlink(missing_ok=True)
         process = TrainerProcess(
             embedded_trainer(["score", "--config", str(config)]),
             RunDirectory(out),

@@ -44,9 +44,9 @@ def test_thumbs_on_single_answers_give_one_pair_and_no_training(home: Path, real
     assert report["set_aside"] == {"unpaired": 298}
     trl = files.current(Home(home).dataset("trl"))
     assert trl is not None and trl.manifest["kto_rows"] == 298
-    # One pair is no training: whichever side of the split it falls on, a gate stops the run with a reason.
-    assert not result.success
-    assert failed_checks(result) == ["has_training_pairs"] or RunStore(Home(home).runs).newest("dpo") is not None
+    # The one pair is held out by its prompt's hash, so there is nothing to train on and nothing is started.
+    assert not result.success and failed_checks(result) == ["has_training_pairs"]
+    assert list(RunStore(Home(home).runs).all()) == []
 
 
 def test_sharegpt_pairs_with_system_and_several_turns_train(home: Path, real_data: Path) -> None:
