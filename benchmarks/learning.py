@@ -35,7 +35,7 @@ def prepare(feedback: Path, folder: Path) -> PreferenceData:
     write_pair_files(store, folder)
     store.close()
     made = convert_pairs(folder / PAIRS_FILE, folder, nemo_rank_row)
-    return PreferenceData(folder / TRAIN, folder / VALIDATION, made.train, made.validation, "benchmark", 0, 0.2)
+    return PreferenceData(folder / TRAIN, folder / VALIDATION, made.train, made.validation, "benchmark", "", 0, 0.2)
 
 
 def shuffled(train: Path, out: Path) -> Path:
@@ -62,7 +62,7 @@ def measure(setting: str, data: PreferenceData, folder: Path, base_model: str) -
     rate, epochs, *null = setting.split(":")
     folder.mkdir()
     train = shuffled(data.train, folder / TRAIN) if null else data.train
-    own = PreferenceData(train, data.validation, data.train_rows, data.validation_rows, "benchmark", 0, 0.2)
+    own = PreferenceData(train, data.validation, data.train_rows, data.validation_rows, "benchmark", "", 0, 0.2)
     options = DpoOptions(
         base_model=base_model, learning_rate=float(rate), epochs=int(epochs), validation_pairs=1, save_period=10_000
     )

@@ -35,6 +35,16 @@ class Home:
         return self.root / "nemo_rl" / "runs"
 
     @property
+    def lease(self) -> Path:
+        """Lock file of the GPU: whoever holds it may train or score."""
+        return self.root / "nemo_rl" / "gpu.lease"
+
+    @property
+    def inbox(self) -> Path:
+        """Feedback files dropped here are imported by themselves."""
+        return self.root / "inbox"
+
+    @property
     def evals(self) -> Path:
         return self.root / "evals"
 

@@ -103,6 +103,7 @@ def _convert(shape: str, config: SplitConfig, artifacts: ArtifactStore) -> dg.Ma
             "not_expressible": result.not_expressible,
             "validation_fraction": config.validation_fraction,
             "pairs_version": pairs.data_version,
+            "ledger_id": pairs.manifest.get("ledger_id", ""),
             "through_seq": pairs.manifest["through_seq"],
         }
         if shape == "trl":

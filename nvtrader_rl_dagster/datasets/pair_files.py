@@ -48,7 +48,12 @@ def write_pair_files(store: FeedbackStore, folder: Path) -> dict[str, Any]:
                 quarantine.write(_line(problem))
 
         report = build_pairs(store, on_prompt=write).to_dict()
-    return {"report": report, "through_seq": report["through_seq"], "unpaired": unpaired}
+    return {
+        "report": report,
+        "ledger_id": store.ledger_id,
+        "through_seq": report["through_seq"],
+        "unpaired": unpaired,
+    }
 
 
 def _line(value: dict[str, Any]) -> bytes:

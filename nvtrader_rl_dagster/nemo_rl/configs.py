@@ -62,13 +62,14 @@ class DpoOptions(BaseModel):
 
 @dataclass(frozen=True)
 class PreferenceData:
-    """The files a run trains on, their row counts, and where in the feedback they end."""
+    """The files a run trains on, their row counts, and where in which feedback store they end."""
 
     train: Path
     validation: Path
     train_rows: int
     validation_rows: int
     data_version: str
+    ledger_id: str
     through_seq: int
     validation_fraction: float
 

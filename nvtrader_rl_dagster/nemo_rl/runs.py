@@ -41,6 +41,7 @@ class RunRecord:
     ended: str | None = None
     config_hash: str | None = None
     data_hash: str | None = None
+    ledger_id: str | None = None
     trained_through_seq: int | None = None
     dagster_run_id: str | None = None
     exit_code: int | None = None

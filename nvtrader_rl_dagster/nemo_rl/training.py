@@ -105,6 +105,7 @@ class TrainingRun:
             "backend": record.backend,
             "base_model": self._built.config["policy"]["model_name"],
             "data_version": self._data.data_version,
+            "ledger_id": self._data.ledger_id,
             "trained_through_seq": self._data.through_seq,
             "validation_fraction": self._data.validation_fraction,
             "config_hash": self._built.config_hash,

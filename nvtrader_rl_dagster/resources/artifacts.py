@@ -44,6 +44,8 @@ class ArtifactStore(dg.ConfigurableResource):
             train_rows=version.manifest["train"],
             validation_rows=version.manifest["validation"],
             data_version=version.data_version,
+            # A data set that was written before stores had an id belongs to no known one.
+            ledger_id=version.manifest.get("ledger_id", ""),
             through_seq=version.manifest["through_seq"],
             validation_fraction=version.manifest["validation_fraction"],
         )

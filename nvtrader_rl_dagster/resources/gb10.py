@@ -124,6 +124,7 @@ class GB10Resource(dg.ConfigurableResource):
             algo,
             "local",
             data_hash=data.data_version,
+            ledger_id=data.ledger_id,
             trained_through_seq=data.through_seq,
             dagster_run_id=context.run.run_id,
         )

@@ -33,7 +33,7 @@ def start(tmp_path: Path, code: str) -> tuple[TrainingRun, RunDirectory, list[st
     script = directory.path / "child.py"
     script.write_text(textwrap.dedent(code), encoding="utf-8")
     built = BuiltConfig({"policy": {"model_name": "builtin:tiny"}}, 1, [])
-    data = PreferenceData(tmp_path, tmp_path, 1, 0, "data", 7, 0.2)
+    data = PreferenceData(tmp_path, tmp_path, 1, 0, "data", "ledger", 7, 0.2)
     return TrainingRun(directory, built, data), directory, [sys.executable, "-u", str(script)]
 
 

@@ -1,0 +1,46 @@
+"""Everything that says when something starts by itself, in one place: environment variables and their defaults."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+THRESHOLD_VARIABLE = "PREFERENCE_THRESHOLD"
+RETRY_VARIABLE = "NVTRADER_RL_RETRY_PAIRS"
+NIGHTLY_VARIABLE = "NVTRADER_RL_NIGHTLY"
+NIGHTLY_PAIRS_VARIABLE = "NVTRADER_RL_NIGHTLY_PAIRS"
+WEEKLY_VARIABLE = "NVTRADER_RL_WEEKLY"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """When trainings start.
+
+    threshold: new usable pairs that start a training. retry_pairs: new usable pairs that start the next one after
+    a failed training. nightly, weekly: cron strings in UTC. nightly_pairs: new usable pairs without which the night
+    is skipped.
+    """
+
+    threshold: int = 50
+    retry_pairs: int = 10
+    nightly: str = "0 2 * * *"
+    nightly_pairs: int = 10
+    weekly: str = "0 6 * * 0"
+
+    @classmethod
+    def from_env(cls) -> Settings:
+        """Raises `ValueError` that names the variable and what it must be."""
+        return cls(
+            threshold=_count(THRESHOLD_VARIABLE, cls.threshold),
+            retry_pairs=_count(RETRY_VARIABLE, cls.retry_pairs),
+            nightly=os.environ.get(NIGHTLY_VARIABLE) or cls.nightly,
+            nightly_pairs=_count(NIGHTLY_PAIRS_VARIABLE, cls.nightly_pairs),
+            weekly=os.environ.get(WEEKLY_VARIABLE) or cls.weekly,
+        )
+
+
+def _count(variable: str, default: int) -> int:
+    text = os.environ.get(variable) or str(default)
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(f"{variable}={text!r} must be a whole number of at least 1, such as {default}")
+    return int(text)
