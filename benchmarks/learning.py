@@ -26,7 +26,7 @@ from nvtrader_rl_dagster.feedback.importing import import_paths
 from nvtrader_rl_dagster.feedback.store import FeedbackStore
 from nvtrader_rl_dagster.nemo_rl.checkpoints import newest_checkpoint
 from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, PreferenceData, build_dpo_config
-from nvtrader_rl_dagster.nemo_rl.training import embedded_environment, embedded_trainer
+from nvtrader_rl_dagster.nemo_rl.backends import embedded_environment, embedded_trainer
 
 
 def prepare(feedback: Path, folder: Path) -> PreferenceData:

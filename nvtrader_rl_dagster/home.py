@@ -40,6 +40,11 @@ class Home:
         return self.root / "nemo_rl" / "gpu.lease"
 
     @property
+    def failed_windows(self) -> Path:
+        """Notes of requested trainings that failed before they had a run folder; one file per feedback store."""
+        return self.root / "nemo_rl" / "failed_windows"
+
+    @property
     def inbox(self) -> Path:
         """Feedback files dropped here are imported by themselves."""
         return self.root / "inbox"

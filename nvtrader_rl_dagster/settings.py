@@ -10,6 +10,8 @@ RETRY_VARIABLE = "NVTRADER_RL_RETRY_PAIRS"
 NIGHTLY_VARIABLE = "NVTRADER_RL_NIGHTLY"
 NIGHTLY_PAIRS_VARIABLE = "NVTRADER_RL_NIGHTLY_PAIRS"
 WEEKLY_VARIABLE = "NVTRADER_RL_WEEKLY"
+BACKEND_VARIABLE = "NVTRADER_RL_BACKEND"
+GRACE_VARIABLE = "NVTRADER_RL_GRACE"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,24 @@ class Settings:
             nightly_pairs=_count(NIGHTLY_PAIRS_VARIABLE, cls.nightly_pairs),
             weekly=os.environ.get(WEEKLY_VARIABLE) or cls.weekly,
         )
+
+
+def device_settings() -> dict[str, str | float]:
+    """Settings of `GB10Resource` that the environment gives; all others are its defaults.
+
+    Raises `ValueError` that names the variable.
+    """
+    found: dict[str, str | float] = {}
+    if backend := os.environ.get(BACKEND_VARIABLE):
+        if backend not in ("auto", "nemo_rl", "local"):
+            raise ValueError(f"{BACKEND_VARIABLE}={backend!r} must be auto, nemo_rl or local")
+        found["backend"] = backend
+    if grace := os.environ.get(GRACE_VARIABLE):
+        try:
+            found["grace_seconds"] = float(grace)
+        except ValueError as error:
+            raise ValueError(f"{GRACE_VARIABLE}={grace!r} must be a number of seconds, such as 20") from error
+    return found
 
 
 def _count(variable: str, default: int) -> int:

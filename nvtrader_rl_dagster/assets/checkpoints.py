@@ -7,7 +7,6 @@ import dagster as dg
 from nvtrader_rl_dagster.assets.common import OWNERS
 from nvtrader_rl_dagster.assets.datasets import nemo_rl_dataset
 from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions
-from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.gb10 import GB10Resource
 
 
@@ -24,8 +23,7 @@ class DpoTraining(dg.Config, DpoOptions):
     pool="gpu",
 )
 def dpo_checkpoint(
-    context: dg.AssetExecutionContext, config: DpoTraining, gb10: GB10Resource, artifacts: ArtifactStore
+    context: dg.AssetExecutionContext, config: DpoTraining, gb10: GB10Resource
 ) -> Iterator[dg.AssetObservation | dg.MaterializeResult]:
     """A policy trained by DPO on all preference pairs so far, from the base model."""
-    data = artifacts.preference_data()
-    yield from gb10.train("dpo", config, data, context=context).stream()
+    yield from gb10.train("dpo", config, context=context).stream()

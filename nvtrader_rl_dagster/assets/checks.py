@@ -8,11 +8,12 @@ from typing import Any
 import dagster as dg
 import orjson
 
+from nvtrader_rl_dagster.assets.champion_scores import champion_scores, scores_file
 from nvtrader_rl_dagster.assets.checkpoints import dpo_checkpoint
 from nvtrader_rl_dagster.assets.datasets import nemo_rl_dataset
 from nvtrader_rl_dagster.assets.evals import SCORES_FILE, eval_scores
 from nvtrader_rl_dagster.files import read_json
-from nvtrader_rl_dagster.nemo_rl.invocation import read_metrics
+from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.gb10 import GB10Resource
 
@@ -98,8 +99,8 @@ def finite_loss(artifacts: ArtifactStore) -> dg.AssetCheckResult:
 @dg.asset_check(asset=dpo_checkpoint, blocking=True)
 def checkpoint_loads(artifacts: ArtifactStore, gb10: GB10Resource) -> dg.AssetCheckResult:
     """The saved folder loads as a Hugging Face model and answers with finite numbers."""
-    _, checkpoint = artifacts.trained("dpo")
-    loaded, detail = gb10.try_model(str(checkpoint.huggingface))
+    run, checkpoint = artifacts.trained("dpo")
+    loaded, detail = gb10.try_model(str(checkpoint.huggingface), run.path / "check")
     return dg.AssetCheckResult(passed=loaded, description=detail)
 
 
@@ -121,6 +122,40 @@ def gate(artifacts: ArtifactStore) -> dg.AssetCheckResult:
     )
 
 
+@dg.asset_check(asset=champion_scores)
+def champion_still_better(artifacts: ArtifactStore) -> dg.AssetCheckResult:
+    """The champion still beats its base on the decisions of today, and has not lost what it was promoted for.
+
+    A warning, because going back is a person's decision.
+    """
+    serving = artifacts.champions.current()
+    if serving is None:
+        return dg.AssetCheckResult(passed=True, description="there is no champion; the base model serves")
+    file = scores_file(artifacts, serving)
+    if not file.exists():
+        return dg.AssetCheckResult(
+            passed=False,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=f"{serving.checkpoint_id} is not scored since its promotion; materialize champion_scores",
+        )
+    scores = read_json(file)
+    measured: dict[str, Any] = scores["evaluation"]["candidate"]
+    accuracy, (low, high) = measured["accuracy"], measured["interval"]
+    lost = []
+    if low <= 0.5:
+        lost.append("it is not surely above one half any more")
+    if serving.accuracy > high:
+        lost.append(f"it was {serving.accuracy:.3f} at its promotion, which is above the interval")
+    said = f"held-out accuracy {accuracy:.3f} [{low:.3f}, {high:.3f}] on {scores['evaluation']['prompts']} prompts"
+    remedy = f". To go back to {serving.previous or 'the base model'}: nvtrader-rl champion rollback"
+    return dg.AssetCheckResult(
+        passed=not lost,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=said + ("; " + "; ".join(lost) + remedy if lost else ""),
+        metadata={"checkpoint_id": serving.checkpoint_id, "scored": scores["scored"]},
+    )
+
+
 CHECKS = [
     has_training_pairs,
     no_leakage,
@@ -129,6 +164,7 @@ CHECKS = [
     finite_loss,
     checkpoint_loads,
     gate,
+    champion_still_better,
 ]
 
 

@@ -13,7 +13,7 @@ from nvtrader_rl_dagster.cli.console import errors, facts
 from nvtrader_rl_dagster.cli.demo import RUN_TAG
 from nvtrader_rl_dagster.home import Home
 from nvtrader_rl_dagster.nemo_rl.checkpoints import newest_checkpoint
-from nvtrader_rl_dagster.nemo_rl.invocation import read_metrics
+from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
 from nvtrader_rl_dagster.nemo_rl.runs import RunStore
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 

@@ -38,7 +38,9 @@ class Checkpoint:
 
     def weights_sha256(self) -> str:
         """Hash of the weight files: the identity of the model, whatever its folder is called."""
-        return sha256_of(sorted(self.huggingface.glob("*.safetensors")))
+        weights = sorted((self.path / _CONSOLIDATED).glob("*.safetensors"))
+        # A DTensor v1 worker saves sharded `.distcp` files only.
+        return sha256_of(weights or sorted(f for f in (self.path / "policy/weights").rglob("*") if f.is_file()))
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from nvtrader_rl_dagster.files import read_json, write_json
+from nvtrader_rl_dagster.nemo_rl.processes import ProcessIdentity
 
 _RUN_ID = re.compile(r"[a-z0-9_]+-\d{8}-\d{6}-[0-9a-f]{6}")
 
 
 class RunState(str, Enum):
-    """States of a training run; the last four are final."""
+    """States of a training run; the last four are final once the run has ended."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -27,9 +29,16 @@ class RunState(str, Enum):
     STALLED = "stalled"
 
 
+FINAL = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.STALLED})
+
+
 @dataclass(frozen=True)
 class RunRecord:
-    """Content of `run.json`. Times are ISO 8601 in UTC."""
+    """Content of `run.json`. Times are ISO 8601 in UTC.
+
+    options: what was asked for, before it became a configuration. creator: the process that made the folder; it
+    looks after the run until a supervisor does.
+    """
 
     run_id: str
     algo: str
@@ -39,14 +48,22 @@ class RunRecord:
     attempt: int = 1
     started: str | None = None
     ended: str | None = None
+    options: dict[str, Any] | None = None
     config_hash: str | None = None
     data_hash: str | None = None
     ledger_id: str | None = None
     trained_through_seq: int | None = None
+    validation_fraction: float | None = None
     dagster_run_id: str | None = None
     exit_code: int | None = None
     failure: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
+    creator: ProcessIdentity | None = None
+
+    @property
+    def ended_for_good(self) -> bool:
+        """Whether nothing more will happen; a stalled run that only warns still goes on."""
+        return self.state in FINAL and self.ended is not None
 
 
 @dataclass(frozen=True)
@@ -78,7 +95,8 @@ class RunDirectory:
     def record(self) -> RunRecord:
         """The current record. Raises `FileNotFoundError` when the folder holds no run."""
         raw = read_json(self.path / "run.json")
-        return RunRecord(**{**raw, "state": RunState(raw["state"])})
+        creator = ProcessIdentity.from_dict(raw.get("creator"))
+        return RunRecord(**{**raw, "state": RunState(raw["state"]), "creator": creator})
 
     def save(self, record: RunRecord) -> None:
         write_json(self.path / "run.json", asdict(record))
@@ -88,6 +106,11 @@ class RunDirectory:
         record = replace(self.record(), **changes)
         self.save(record)
         return record
+
+    def fail(self, code: str, line: str, advice: str = "") -> RunRecord:
+        """End a run that never came to be launched."""
+        failure = {"code": code, "line": line, "advice": advice}
+        return self.update(state=RunState.FAILED, ended=timestamp(), failure=failure)
 
 
 @dataclass(frozen=True)
@@ -108,6 +131,7 @@ class RunStore:
                 backend=backend,
                 state=RunState.QUEUED,
                 created=timestamp(now),
+                creator=ProcessIdentity.of(os.getpid()),
                 **fields,
             )
         )

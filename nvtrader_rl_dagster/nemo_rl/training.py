@@ -1,21 +1,20 @@
-"""A training run from launch to manifest: what `run.json` says is always what really happened."""
+"""A training run from launch to its end, over crashes in between; `run.json` says what really happened."""
 
 from __future__ import annotations
 
-import os
-import platform
-import sys
-from collections.abc import Callable, Generator, Mapping
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, complete_checkpoints
-from nvtrader_rl_dagster.nemo_rl.configs import BuiltConfig, PreferenceData
-from nvtrader_rl_dagster.nemo_rl.invocation import TrainerProcess, read_metrics
+from nvtrader_rl_dagster.nemo_rl.backends import Trainer
+from nvtrader_rl_dagster.nemo_rl.conclusion import conclude
+from nvtrader_rl_dagster.nemo_rl.launch_files import Limits
 from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
-from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, timestamp
+from nvtrader_rl_dagster.nemo_rl.resume import is_resumable, prepare_resume
+from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunRecord, RunState
+from nvtrader_rl_dagster.nemo_rl.supervised import SupervisedProcess
 
 
 class TrainingFailedError(Exception):
@@ -26,121 +25,73 @@ class TrainingFailedError(Exception):
         super().__init__(f"training run {run_id} failed ({failure['code']}): {failure['line']} {failure['advice']}")
 
 
+class TrainingCancelledError(Exception):
+    """A run that somebody asked to stop."""
+
+
 class TrainingRun:
-    """One run of the embedded trainer in its run directory."""
+    """One run in its folder, whose `config.yaml` is written already."""
 
-    def __init__(self, directory: RunDirectory, built: BuiltConfig, data: PreferenceData) -> None:
+    def __init__(
+        self,
+        directory: RunDirectory,
+        trainer: Trainer,
+        lease: Path,
+        limits: Limits,
+        threads: int = 0,
+        max_attempts: int = 1,
+    ) -> None:
         self.directory = directory
-        self._built = built
-        self._data = data
-        directory.config.write_text(yaml.safe_dump(built.config, sort_keys=False), encoding="utf-8")
+        self.trainer = trainer
+        self._lease = lease
+        self._limits = limits
+        self._threads = threads
+        self._max_attempts = max_attempts
 
-    def stream(
-        self, command: list[str], env: Mapping[str, str], echo: Callable[[str], object], grace_seconds: float
-    ) -> Generator[list[Metric], None, None]:
+    def start(self, detached: bool = False) -> SupervisedProcess:
+        """Launch the trainer once. A detached one outlives this process; its supervisor concludes the run."""
+        record = self.directory.record()
+        return SupervisedProcess(
+            self.directory,
+            self.trainer.command(record.algo, self.directory.config),
+            self.trainer.environment(self._threads),
+            self._lease,
+            self._limits,
+            cwd=self.trainer.cwd,
+            attempt=record.attempt,
+            detached=detached,
+        )
+
+    def stream(self) -> Generator[list[Metric], None, None]:
         """Run to the end; metrics as they arrive (an empty list each second without any).
 
-        Raises `TrainingFailedError`; leaves no process behind when the consumer stops or is interrupted.
+        A crash of supervisor or trainer goes on from the newest complete checkpoint, `max_attempts` times in all.
+        Raises `TrainingFailedError` or `TrainingCancelledError`; leaves no process behind when the consumer stops
+        or is interrupted.
         """
-        process = TrainerProcess(command, self.directory, env, echo=echo, grace_seconds=grace_seconds)
-        self.directory.update(state=RunState.RUNNING, started=timestamp())
+        while True:
+            record = yield from self._attempt()
+            if record.state is RunState.SUCCEEDED:
+                return
+            assert record.failure is not None
+            if record.state is RunState.CANCELLED:
+                raise TrainingCancelledError(f"training run {record.run_id} was {record.failure['line']}")
+            if not is_resumable(self.directory, record) or record.attempt >= self._max_attempts:
+                raise TrainingFailedError(record.run_id, record.failure)
+            prepare_resume(self.directory, record.dagster_run_id)
+
+    def _attempt(self) -> Generator[list[Metric], None, RunRecord]:
+        process = self.start()
         try:
             yield from process.metrics()
-            code = process.wait()
-        except BaseException as error:
+            process.wait()
+        except BaseException:
             process.stop()
-            self._end(
-                # An interrupt, and a consumer that stops reading, are no `Exception`.
-                RunState.FAILED if isinstance(error, Exception) else RunState.CANCELLED,
-                exit_code=process.wait(),
-                failure={"code": "interrupted", "line": repr(error), "advice": "start it again"},
-            )
+            conclude(self.directory)
             raise
-        self._finish(process, code)
-
-    def _finish(self, process: TrainerProcess, code: int) -> None:
-        checkpoints = complete_checkpoints(self.directory.checkpoints)
-        failure = None
-        if code != 0:
-            last = next((line for line in reversed(process.tail) if line.strip()), "no output")
-            failure = {
-                "code": "exit",
-                "line": last.strip(),
-                "advice": f"(exit code {code}; the whole log: {self.directory.log})",
-            }
-        elif process.parser.steps_seen == 0:
-            # NeMo-RL exits with 0 when the data do not fill one batch.
-            failure = {
-                "code": "zero_steps",
-                "line": "the trainer ended without one optimizer step.",
-                "advice": "Import more feedback, or set a smaller batch_pairs.",
-            }
-        elif not checkpoints:
-            failure = {
-                "code": "no_checkpoint",
-                "line": "the trainer ended without a complete checkpoint.",
-                "advice": f"Look into {self.directory.log}.",
-            }
-        for checkpoint in checkpoints:
-            checkpoint.write_manifest(self._manifest(checkpoint))
-        self._end(RunState.FAILED if failure else RunState.SUCCEEDED, exit_code=code, failure=failure)
-        if failure:
-            raise TrainingFailedError(self.directory.run_id, failure)
-
-    def _end(self, state: RunState, exit_code: int, failure: dict[str, Any] | None) -> None:
-        self.directory.update(state=state, ended=timestamp(), exit_code=exit_code, failure=failure)
-
-    def _manifest(self, checkpoint: Checkpoint) -> dict[str, Any]:
-        record = self.directory.record()
-        metrics = {
-            f"{m.split}/{m.name}": m.value
-            for m in read_metrics(self.directory.metrics)
-            if m.step == checkpoint.step and m.value is not None
-        }
-        return {
-            "checkpoint_id": f"{record.run_id}/step_{checkpoint.step}",
-            "run_id": record.run_id,
-            "step": checkpoint.step,
-            "algo": record.algo,
-            "backend": record.backend,
-            "base_model": self._built.config["policy"]["model_name"],
-            "data_version": self._data.data_version,
-            "ledger_id": self._data.ledger_id,
-            "trained_through_seq": self._data.through_seq,
-            "validation_fraction": self._data.validation_fraction,
-            "config_hash": self._built.config_hash,
-            "weights_sha256": checkpoint.weights_sha256(),
-            "versions": versions(),
-            "metrics": metrics,
-        }
+        return conclude(self.directory)
 
 
-def versions() -> dict[str, str]:
-    """Versions of what a checkpoint depends on; a package that is not installed is left out."""
-    found = {"python": platform.python_version()}
-    for package in ("nvtrader-rl-dagster", "dagster", "torch", "transformers"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def embedded_trainer(arguments: list[str]) -> list[str]:
-    """Command of the embedded trainer, in the interpreter that runs us."""
-    return [sys.executable, "-u", "-m", "nvtrader_rl_dagster.local_trainer", *arguments]
-
-
-def embedded_environment(threads: int | None) -> dict[str, str]:
-    """The environment of the embedded trainer: no hub, no telemetry, threads that yield to neighbours."""
-    environment = {
-        **os.environ,
-        "PYTHONUNBUFFERED": "1",
-        "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        # Spinning OpenMP barriers made two threads many times slower beside a busy neighbour.
-        "OMP_WAIT_POLICY": "PASSIVE",
-    }
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    return environment
+def write_config(directory: RunDirectory, config: Mapping[str, Any]) -> None:
+    """The YAML that the trainer reads."""
+    directory.config.write_text(yaml.safe_dump(dict(config), sort_keys=False), encoding="utf-8")

@@ -24,3 +24,9 @@ class FeedbackResource(dg.ConfigurableResource):
         from nvtrader_rl_dagster.feedback.store import FeedbackStore
 
         return FeedbackStore(self.url or Home.from_env().store_url)
+
+    def existing(self) -> "FeedbackStore | None":
+        """The store, opened without writing anything; None where no feedback was stored yet."""
+        from nvtrader_rl_dagster.feedback.store import FeedbackStore
+
+        return FeedbackStore.existing(self.url or Home.from_env().store_url)

@@ -1,11 +1,9 @@
 """`GB10Resource`: the one device, and the trainer that runs on it.
 
-An asset reads `yield from gb10.train("dpo", options, data, context=context).stream()`.
+An asset reads `yield from gb10.train("dpo", config, context=context).stream()`.
 """
 
 import contextlib
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from enum import Enum
@@ -13,19 +11,30 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import orjson
 import yaml
 from pydantic import Field
 
 from nvtrader_rl_dagster.files import read_json
-from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, PreferenceData, build_dpo_config
-from nvtrader_rl_dagster.nemo_rl.invocation import TrainerProcess
-from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
-from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState
-from nvtrader_rl_dagster.nemo_rl.training import (
-    TrainingFailedError,
-    TrainingRun,
+from nvtrader_rl_dagster.nemo_rl.backends import (
+    Backend,
+    BackendError,
+    Trainer,
+    choose_trainer,
     embedded_environment,
     embedded_trainer,
+)
+from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, build_dpo_config
+from nvtrader_rl_dagster.nemo_rl.launch_files import Exit, Limits, Reason, StallPolicy
+from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
+from nvtrader_rl_dagster.nemo_rl.resume import is_resumable, prepare_resume, run_of
+from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState
+from nvtrader_rl_dagster.nemo_rl.supervised import SupervisedProcess
+from nvtrader_rl_dagster.nemo_rl.training import (
+    TrainingCancelledError,
+    TrainingFailedError,
+    TrainingRun,
+    write_config,
 )
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.run_metadata import checkpoint_metadata
@@ -33,39 +42,38 @@ from nvtrader_rl_dagster.resources.run_metadata import checkpoint_metadata
 _RARER = 0.05
 
 
-class Backend(str, Enum):
-    """Which trainer a run uses. `auto` says in the metadata what it took and why."""
+class OnCrash(str, Enum):
+    """What happens to a training whose supervisor, trainer or step was killed."""
 
-    AUTO = "auto"
-    LOCAL = "local"
+    RESUME = "resume"
+    FAIL = "fail"
 
 
 class Training:
     """One training that an asset streams."""
 
-    def __init__(self, resource: "GB10Resource", run: TrainingRun, why: str, context: dg.AssetExecutionContext):
+    def __init__(self, resource: "GB10Resource", run: TrainingRun, context: dg.AssetExecutionContext):
         self.run = run
         self._resource = resource
-        self._why = why
         self._context = context
 
     def stream(self) -> Iterator[dg.AssetObservation | dg.MaterializeResult]:
         """Observations while it trains, one materialization at its end.
 
-        Raises `dg.Failure` with the reason. However the step ends, no trainer process is left.
+        Raises `dg.Failure` with the reason. However the step ends, no trainer process is left. A training that an
+        earlier attempt of this Dagster run finished is only read.
         """
         directory = self.run.directory
-        arguments = [directory.record().algo, "--config", str(directory.config)]
-        metrics = self.run.stream(
-            embedded_trainer(arguments),
-            embedded_environment(self._resource.threads),
-            echo=sys.stdout.write,
-            grace_seconds=self._resource.grace_seconds,
-        )
         try:
-            # Closed explicitly: an interrupt that lands here, between two batches, must end the trainer now.
-            with contextlib.closing(metrics):
-                yield from self._observations(metrics)
+            if directory.record().state is not RunState.SUCCEEDED:
+                # Closed explicitly: an interrupt that lands here, between two batches, must end the trainer now.
+                with contextlib.closing(self.run.stream()) as metrics:
+                    yield from self._observations(metrics)
+        except TrainingCancelledError as error:
+            # Not a failure of the run: somebody wanted this.
+            self._context.log.info(str(error))
+            self._context.instance.report_run_canceling(self._context.run, message=str(error))
+            raise dg.DagsterExecutionInterruptedError(str(error)) from error
         except TrainingFailedError as error:
             raise dg.Failure(
                 str(error),
@@ -76,7 +84,7 @@ class Training:
                 },
                 allow_retries=False,
             ) from error
-        yield checkpoint_metadata(directory, self._why)
+        yield checkpoint_metadata(directory, self.run.trainer.why)
 
     def _observations(self, metrics: Iterator[list[Metric]]) -> Iterator[dg.AssetObservation]:
         latest: dict[str, Any] = {}
@@ -98,46 +106,64 @@ class Training:
 class GB10Resource(dg.ConfigurableResource):
     """The training device. Without a GPU the embedded trainer runs the same YAML on the CPU."""
 
-    backend: Backend = Field(
-        default=Backend.AUTO, description="'local' is the embedded trainer; 'auto' picks and says why."
-    )
     artifacts: dg.ResourceDependency[ArtifactStore]
+    backend: Backend = Field(
+        default=Backend.AUTO,
+        description="'nemo_rl' launches NeMo-RL, 'local' the embedded trainer; 'auto' takes NeMo-RL when it and a "
+        "GPU are there, and says why.",
+    )
+    nemo_rl_python: str = Field(
+        default="",
+        description="Interpreter of the NeMo-RL environment; empty means NVTRADER_NEMORL_PYTHON, else .venv of the "
+        "source tree.",
+    )
+    nemo_rl_source: str = Field(
+        default="",
+        description="NeMo-RL's source tree; empty means NVTRADER_NEMORL_SRC, else third_party/nemo-rl.",
+    )
+    gpus_per_node: int = Field(default=1, ge=1, description="GPUs that NeMo-RL asks Ray for.")
     threads: int = Field(default=0, ge=0, description="CPU threads of the embedded trainer; 0 means one per core.")
     grace_seconds: float = Field(
         default=20.0,
         gt=0,
         description="Seconds between a polite stop and a forced one, for a checkpoint to be finished.",
     )
+    run_limit_minutes: float = Field(
+        default=0.0, ge=0, description="Longest training; 0 is no limit. It saves a checkpoint before it is stopped."
+    )
+    stall_minutes: float = Field(
+        default=60.0, ge=0, description="Minutes without a new step after which a training is stalled; 0 never is."
+    )
+    stall_policy: StallPolicy = Field(
+        default=StallPolicy.KILL, description="'kill' ends a stalled training, 'warn' only marks it."
+    )
+    lease_wait_minutes: float = Field(
+        default=60.0, ge=0, description="Minutes to wait for the GPU when another process holds it."
+    )
+    on_crash: OnCrash = Field(
+        default=OnCrash.RESUME,
+        description="'resume' goes on from the newest complete checkpoint after a crash, 'fail' ends the run.",
+    )
+    max_attempts: int = Field(default=3, ge=1, description="Attempts of one training over all crashes.")
     observe_every_seconds: float = Field(
         default=30.0,
         gt=0,
         description="Seconds between the observations of a young training; an old one is observed less often.",
     )
 
-    def train(
-        self, algo: str, options: DpoOptions, data: PreferenceData, context: dg.AssetExecutionContext
-    ) -> Training:
-        """Prepare a run: its folder, its YAML, its record. Raises `dg.Failure` for data it cannot train on."""
-        if algo != "dpo":
-            raise dg.Failure(f"The embedded trainer has no {algo!r}; it has: dpo.", allow_retries=False)
-        directory = self.artifacts.runs.create(
-            algo,
-            "local",
-            data_hash=data.data_version,
-            ledger_id=data.ledger_id,
-            trained_through_seq=data.through_seq,
-            dagster_run_id=context.run.run_id,
-        )
-        try:
-            built = build_dpo_config(options, data, directory.checkpoints, directory.path / "logs")
-        except ValueError as error:
-            failure = {"code": "no_rows", "line": str(error), "advice": ""}
-            directory.update(state=RunState.FAILED, failure=failure)
-            raise dg.Failure(str(error), allow_retries=False) from error
-        for note in built.notes:
-            context.log.info(note)
-        directory.update(config_hash=built.config_hash, notes=built.notes)
-        return Training(self, TrainingRun(directory, built, data), self._why(), context)
+    def train(self, algo: str, config: DpoOptions, context: dg.AssetExecutionContext) -> Training:
+        """Prepare a run on the newest data set: its folder, its YAML, its record.
+
+        A Dagster retry after a crash gets the folder of the run it repeats. Raises `dg.Failure` for data or a
+        backend that it cannot train with.
+        """
+        trainer = self._trainer(algo)
+        directory = self._crashed_run(algo, config, context)
+        if directory is None:
+            directory = self._new_run(algo, config, trainer, context)
+        attempts = self.max_attempts if self.on_crash is OnCrash.RESUME else 1
+        lease = self.artifacts.home.lease
+        return Training(self, TrainingRun(directory, trainer, lease, self._limits(), self.threads, attempts), context)
 
     def score(self, models: dict[str, str], data_file: Path, out: Path, max_tokens: int) -> dict[str, Any]:
         """Log-probabilities of every pair of `data_file` under each model, written to `out/<name>.jsonl`.
@@ -153,45 +179,125 @@ class GB10Resource(dg.ConfigurableResource):
             "max_total_sequence_length": max_tokens,
         }
         config.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-        # Scored again: the log is that of the newest scoring, numbered from one.
-        RunDirectory(out).log.unlink(missing_ok=True)
-        process = TrainerProcess(
-            embedded_trainer(["score", "--config", str(config)]),
-            RunDirectory(out),
-            embedded_environment(self.threads),
-            echo=sys.stdout.write,
-            grace_seconds=self.grace_seconds,
-        )
-        try:
-            for _ in process.metrics():
-                pass
-            code = process.wait()
-        except BaseException:
-            process.stop()
-            raise
-        if code != 0:
-            raise dg.Failure(
-                f"scoring ended with exit code {code}: {' | '.join(process.tail[-3:])}", allow_retries=False
-            )
+        ended = self._run_embedded(["score", "--config", str(config)], out)
+        if ended.reason is not Reason.EXITED or ended.exit_code != 0:
+            raise dg.Failure(f"scoring {_end_of(ended)}: {' | '.join(ended.tail[-3:])}", allow_retries=False)
         summary: dict[str, Any] = read_json(out / "summary.json")
         return summary
 
-    def try_model(self, path: str) -> tuple[bool, str]:
+    def try_model(self, path: str, out: Path) -> tuple[bool, str]:
         """Load a model folder in a process of its own and let it predict: whether it works, and what it said."""
-        done = subprocess.run(
-            embedded_trainer(["check", path]),
-            env=embedded_environment(self.threads),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        said = (done.stdout if done.returncode == 0 else done.stderr or done.stdout).strip()
-        return done.returncode == 0, said.splitlines()[-1] if said else f"exit code {done.returncode}"
+        ended = self._run_embedded(["check", path], out)
+        said = [line for line in ended.tail if line.strip()]
+        return ended.exit_code == 0, said[-1] if said else _end_of(ended)
 
-    def _why(self) -> str:
-        if self.backend is Backend.LOCAL:
-            return "local: asked for"
-        return "local: the embedded trainer is the only backend of this version"
+    def _trainer(self, algo: str) -> Trainer:
+        try:
+            return choose_trainer(self.backend, algo, self.nemo_rl_python, self.nemo_rl_source)
+        except BackendError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+
+    def _crashed_run(self, algo: str, config: DpoOptions, context: dg.AssetExecutionContext) -> RunDirectory | None:
+        """The folder of the training that this Dagster run repeats after a crash, ready to go on."""
+        parent = context.run.parent_run_id
+        if parent is None or self.on_crash is OnCrash.FAIL:
+            return None
+        directory = run_of(self.artifacts.runs, algo, parent, patience_seconds=self.grace_seconds + 30)
+        if directory is None:
+            return None
+        record = directory.record()
+        if record.options != config.model_dump(mode="json"):
+            return None  # other settings are another training
+        if record.state is RunState.SUCCEEDED:
+            context.log.info("training run %s was finished before the crash", record.run_id)
+            return directory
+        if not is_resumable(directory, record, asked=True) or record.attempt >= self.max_attempts:
+            return None
+        prepare_resume(directory, context.run.run_id)
+        context.log.info("going on with training run %s, attempt %s", record.run_id, record.attempt + 1)
+        return directory
+
+    def _new_run(
+        self, algo: str, config: DpoOptions, trainer: Trainer, context: dg.AssetExecutionContext
+    ) -> RunDirectory:
+        data = self.artifacts.preference_data()
+        directory = self.artifacts.runs.create(
+            algo,
+            trainer.name,
+            data_hash=data.data_version,
+            ledger_id=data.ledger_id,
+            trained_through_seq=data.through_seq,
+            validation_fraction=data.validation_fraction,
+            dagster_run_id=context.run.run_id,
+            options=config.model_dump(mode="json"),
+        )
+        try:
+            built = build_dpo_config(config, data, directory.checkpoints, directory.path / "logs")
+        except ValueError as error:
+            directory.fail("no_rows", str(error))
+            raise dg.Failure(str(error), allow_retries=False) from error
+        if trainer.source is not None:
+            self._for_nemo_rl(built.config, directory)
+        if self.run_limit_minutes:
+            seconds = max(1, int(self.run_limit_minutes * 60 - self.grace_seconds))
+            built.config["checkpointing"]["checkpoint_must_save_by"] = _days(seconds)
+        for note in built.notes:
+            context.log.info(note)
+        write_config(directory, built.config)
+        directory.update(config_hash=built.config_hash, notes=[trainer.why, *built.notes])
+        return directory
+
+    def _for_nemo_rl(self, config: dict[str, Any], directory: RunDirectory) -> None:
+        """NeMo-RL takes model folders only, and asks Ray for the GPUs."""
+        config["cluster"]["gpus_per_node"] = self.gpus_per_node
+        name = config["policy"]["model_name"]
+        if name.startswith("builtin:"):
+            ended = self._run_embedded(["model", name], directory.path / "base_model")
+            if ended.exit_code != 0:
+                raise dg.Failure(f"{name} could not be made: {' | '.join(ended.tail[-3:])}", allow_retries=False)
+            folder = orjson.loads(ended.tail[-1])["path"]
+            config["policy"].update(model_name=folder, tokenizer={"name": folder})
+
+    def _run_embedded(self, arguments: list[str], out: Path) -> Exit:
+        """Run the embedded trainer under a supervisor, with its files in `out`."""
+        out.mkdir(parents=True, exist_ok=True)
+        directory = RunDirectory(out)
+        # Done again: the log is that of the newest time, numbered from one.
+        directory.log.unlink(missing_ok=True)
+        directory.metrics.unlink(missing_ok=True)
+        environment = embedded_environment(self.threads)
+        lease = self.artifacts.home.lease
+        process = SupervisedProcess(directory, embedded_trainer(arguments), environment, lease, self._limits())
+        try:
+            for _ in process.metrics():
+                pass
+            return process.wait()
+        except BaseException:
+            process.stop()
+            raise
+
+    def _limits(self) -> Limits:
+        return Limits(
+            grace=self.grace_seconds,
+            run=self.run_limit_minutes * 60 or None,
+            stall=self.stall_minutes * 60 or None,
+            stall_policy=self.stall_policy,
+            lease_wait=self.lease_wait_minutes * 60,
+        )
+
+
+def _end_of(ended: Exit) -> str:
+    if ended.reason is Reason.EXITED:
+        return f"ended with exit code {ended.exit_code}"
+    return f"was stopped ({ended.reason.value}): {ended.detail}"
+
+
+def _days(seconds: int) -> str:
+    """NeMo-RL's time format, DD:HH:MM:SS."""
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    day, hour = divmod(hours, 24)
+    return f"{day:02}:{hour:02}:{minute:02}:{second:02}"
 
 
 def _flat(batch: list[Metric]) -> dict[str, Any]:

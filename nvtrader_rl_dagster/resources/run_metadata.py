@@ -8,8 +8,8 @@ from typing import Any
 import dagster as dg
 
 from nvtrader_rl_dagster.nemo_rl.checkpoints import newest_checkpoint
-from nvtrader_rl_dagster.nemo_rl.invocation import read_metrics
 from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
+from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory
 from nvtrader_rl_dagster.plots import training_curve
 

@@ -1,0 +1,142 @@
+"""What a training run came to: its final state, the reason, and a manifest for each checkpoint. Written once."""
+
+from __future__ import annotations
+
+import platform
+import re
+import signal
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from nvtrader_rl_dagster.nemo_rl.cancel import cancel_request
+from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, complete_checkpoints
+from nvtrader_rl_dagster.nemo_rl.launch_files import Exit, ProcessRecord, Reason
+from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
+from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunRecord, RunState, timestamp
+
+#: Ends after which the same training may go on from its newest checkpoint: nobody wanted them.
+RESUMABLE = frozenset({"owner_gone", "supervisor_died", "terminated", "trainer_killed"})
+#: The last three are how torch.save says it: its C++ stream does not know the reason.
+_DISK_FULL = re.compile(
+    r"No space left on device|File too large|Disk quota exceeded|database or disk is full"
+    r"|iostream error|PytorchStreamWriter failed writing|inline_container.*unexpected pos"
+)
+
+
+def conclude(directory: RunDirectory) -> RunRecord:
+    """The final record of a run whose supervisor has ended or died. A run that is concluded stays as it is."""
+    record = directory.record()
+    if record.ended_for_good:
+        return record
+    launch = ProcessRecord.read(directory.path)
+    ended = Exit.read(directory.path, launch.launch_id) if launch else None
+    checkpoints = complete_checkpoints(directory.checkpoints)
+    for checkpoint in checkpoints:
+        if not (checkpoint.path / "manifest.json").exists():
+            checkpoint.write_manifest(_manifest(directory, record, checkpoint))
+    state, failure = _outcome(directory, ended, checkpoints)
+    return directory.update(
+        state=state, ended=timestamp(), exit_code=ended.exit_code if ended else None, failure=failure
+    )
+
+
+def _outcome(
+    directory: RunDirectory, ended: Exit | None, checkpoints: list[Checkpoint]
+) -> tuple[RunState, dict[str, Any] | None]:
+    if ended is not None and ended.left:
+        pids = ", ".join(map(str, ended.left))
+        return RunState.FAILED, _failure(
+            "survivors", f"processes {pids} could not be ended.", "They may hang in the kernel; reboot if they stay."
+        )
+    if ended is None or ended.reason is Reason.SUPERVISOR_DIED:
+        if request := cancel_request(directory.path):
+            return RunState.CANCELLED, _failure("cancelled", f"cancelled by {request['by']}", "")
+        return RunState.FAILED, _failure("supervisor_died", "its supervisor was killed.", "It resumes when retried.")
+    if ended.reason is Reason.CANCELLED:
+        return RunState.CANCELLED, _failure("cancelled", ended.detail, "")
+    if ended.reason is Reason.STALLED:
+        return RunState.STALLED, _failure("stalled", ended.detail, f"The whole log: {directory.log}")
+    if ended.reason is Reason.EXITED:
+        failure = _failure_of_exit(directory, ended, checkpoints)
+        return (RunState.FAILED if failure else RunState.SUCCEEDED), failure
+    advice = {
+        Reason.OWNER_GONE: "The process that ran the step died; it resumes when retried.",
+        Reason.TERMINATED: "It resumes when retried.",
+        Reason.TIME_LIMIT: "Raise run_limit_minutes, or lower max_steps.",
+        Reason.LEASE_HELD: "Wait for that run, or end it: nvtrader-rl runs cancel.",
+        Reason.NOT_STARTED: "Is the interpreter there? See nvtrader-rl doctor.",
+    }
+    return RunState.FAILED, _failure(ended.reason.value, ended.detail, advice[ended.reason])
+
+
+def _failure_of_exit(directory: RunDirectory, ended: Exit, checkpoints: list[Checkpoint]) -> dict[str, Any] | None:
+    """Why a trainer that ended by itself did not train; None when it did."""
+    code = ended.exit_code or 0
+    last = next((line.strip() for line in reversed(ended.tail) if line.strip()), "no output")
+    if code != 0:
+        full = next((line.strip() for line in reversed(ended.tail) if _DISK_FULL.search(line)), None)
+        if full or ended.lost_lines:
+            return _failure(
+                "disk_full",
+                f"there was no room to write: {full or 'the log'}.",
+                "Free space (nvtrader-rl prune), then repeat the Dagster run: it goes on from the last checkpoint.",
+            )
+        if code < 0:
+            name = signal.Signals(-code).name
+            why = " Memory may have run out." if code == -signal.SIGKILL else ""
+            return _failure("trainer_killed", f"the trainer was ended by {name}.{why}", "It resumes when retried.")
+        return _failure("exit", last, f"(exit code {code}; the whole log: {directory.log})")
+    if not any(m.split == "train" for m in read_metrics(directory.metrics)):
+        # NeMo-RL exits with 0 when the data do not fill one batch.
+        return _failure(
+            "zero_steps",
+            "the trainer ended without one optimizer step.",
+            "Import more feedback, or set a smaller batch_pairs.",
+        )
+    if not checkpoints:
+        return _failure(
+            "no_checkpoint", "the trainer ended without a complete checkpoint.", f"Look into {directory.log}."
+        )
+    return None
+
+
+def _failure(code: str, line: str, advice: str) -> dict[str, Any]:
+    return {"code": code, "line": line, "advice": advice}
+
+
+def _manifest(directory: RunDirectory, record: RunRecord, checkpoint: Checkpoint) -> dict[str, Any]:
+    import yaml
+
+    config = yaml.safe_load(directory.config.read_text(encoding="utf-8"))
+    metrics = {
+        f"{m.split}/{m.name}": m.value
+        for m in read_metrics(directory.metrics)
+        if m.step == checkpoint.step and m.value is not None
+    }
+    return {
+        "checkpoint_id": f"{record.run_id}/step_{checkpoint.step}",
+        "run_id": record.run_id,
+        "step": checkpoint.step,
+        "algo": record.algo,
+        "backend": record.backend,
+        "base_model": config["policy"]["model_name"],
+        "data_version": record.data_hash,
+        "ledger_id": record.ledger_id,
+        "trained_through_seq": record.trained_through_seq,
+        "validation_fraction": record.validation_fraction,
+        "config_hash": record.config_hash,
+        "weights_sha256": checkpoint.weights_sha256(),
+        "versions": versions(),
+        "metrics": metrics,
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of what a checkpoint depends on; a package that is not installed is left out."""
+    found = {"python": platform.python_version()}
+    for package in ("nvtrader-rl-dagster", "dagster", "torch", "transformers"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,78 @@
+"""A training step inside Dagster: cancelled from outside, and repeated after a crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from nvtrader_rl_dagster.home import Home
+from nvtrader_rl_dagster.nemo_rl.cancel import request_cancel
+from nvtrader_rl_dagster.nemo_rl.launch_files import ProcessRecord
+from nvtrader_rl_dagster.nemo_rl.lease import lease_holder
+from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, RunStore
+from tests.loop import clear_preferences, import_into, run_job
+
+DATA = ["preference_pairs", "nemo_rl_dataset"]
+
+
+@pytest.fixture
+def ready(home: Path, tmp_path: Path) -> Path:
+    """A state folder with a data set."""
+    import_into(home, clear_preferences(tmp_path / "feedback.jsonl"))
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert run_job(instance, assets=DATA).success
+    return home
+
+
+def when_it_trains(home: Path, act: Callable[[RunDirectory], None]) -> threading.Thread:
+    """Do something from outside once the trainer has made a step."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline:
+            for directory in RunStore(Home(home).runs).all():
+                if directory.metrics.exists() and b'"train"' in directory.metrics.read_bytes():
+                    act(directory)
+                    return
+            time.sleep(0.05)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+def test_a_cancel_from_outside_ends_the_dagster_run_as_canceled(ready: Path) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        watcher = when_it_trains(ready, lambda directory: request_cancel(directory, "anna"))
+        long = {"max_steps": 100_000, "epochs": 100_000}
+        run_job(instance, long, assets=["dpo_checkpoint"])
+        watcher.join()
+        (run,) = instance.get_runs()
+        assert run.status is dg.DagsterRunStatus.CANCELED
+    (directory,) = RunStore(Home(ready).runs).all()
+    record = directory.record()
+    assert record.state is RunState.CANCELLED and record.failure is not None
+    assert record.failure["line"] == "cancelled by anna"
+    assert lease_holder(Home(ready).lease) is None
+
+
+def test_a_killed_supervisor_is_survived_within_the_step(ready: Path) -> None:
+    def kill(directory: RunDirectory) -> None:
+        launch = ProcessRecord.read(directory.path)
+        assert launch is not None
+        os.kill(launch.supervisor.pid, signal.SIGKILL)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        watcher = when_it_trains(ready, kill)
+        result = run_job(instance, {"epochs": 20, "max_steps": 30, "save_period": 4}, assets=["dpo_checkpoint"])
+        watcher.join()
+    assert result.success
+    (directory,) = RunStore(Home(ready).runs).all()
+    assert (directory.record().state, directory.record().attempt) == (RunState.SUCCEEDED, 2)
