@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 THRESHOLD_VARIABLE = "PREFERENCE_THRESHOLD"
 RETRY_VARIABLE = "NVTRADER_RL_RETRY_PAIRS"
@@ -41,12 +42,12 @@ class Settings:
         )
 
 
-def device_settings() -> dict[str, str | float]:
+def device_settings() -> dict[str, Any]:
     """Settings of `GB10Resource` that the environment gives; all others are its defaults.
 
     Raises `ValueError` that names the variable.
     """
-    found: dict[str, str | float] = {}
+    found: dict[str, Any] = {}
     if backend := os.environ.get(BACKEND_VARIABLE):
         if backend not in ("auto", "nemo_rl", "local"):
             raise ValueError(f"{BACKEND_VARIABLE}={backend!r} must be auto, nemo_rl or local")

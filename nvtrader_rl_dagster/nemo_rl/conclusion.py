@@ -64,6 +64,7 @@ def _outcome(
         Reason.TERMINATED: "It resumes when retried.",
         Reason.TIME_LIMIT: "Raise run_limit_minutes, or lower max_steps.",
         Reason.LEASE_HELD: "Wait for that run, or end it: nvtrader-rl runs cancel.",
+        Reason.FOREIGN_RAY: "NeMo-RL would join it, and nothing could stop it there. End that cluster first.",
         Reason.NOT_STARTED: "Is the interpreter there? See nvtrader-rl doctor.",
     }
     return RunState.FAILED, _failure(ended.reason.value, ended.detail, advice[ended.reason])

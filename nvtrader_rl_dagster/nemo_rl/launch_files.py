@@ -33,6 +33,7 @@ class Reason(str, Enum):
     TIME_LIMIT = "time_limit"
     STALLED = "stalled"
     LEASE_HELD = "lease_held"
+    FOREIGN_RAY = "foreign_ray"
     NOT_STARTED = "not_started"
     #: Never written by a supervisor: what a reader makes of a missing `exit.json`.
     SUPERVISOR_DIED = "supervisor_died"
@@ -57,7 +58,8 @@ class Limits:
 class Launch:
     """What a supervisor is asked to run. The environment is inherited, never written down: it holds secrets.
 
-    owner: the process whose end ends the launch; None for a detached one.
+    owner: the process whose end ends the launch; None for a detached one. uses_ray: it must not start beside
+    somebody else's Ray cluster, which it would join.
     """
 
     launch_id: str
@@ -67,6 +69,7 @@ class Launch:
     limits: Limits
     owner: ProcessIdentity | None
     attempt: int = 1
+    uses_ray: bool = False
 
     def write(self, folder: Path) -> Path:
         (folder / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))

@@ -45,6 +45,7 @@ class SupervisedProcess:
         cwd: Path | None = None,
         attempt: int = 1,
         detached: bool = False,
+        uses_ray: bool = False,
     ) -> None:
         self.directory = directory
         self._lease = lease
@@ -60,6 +61,7 @@ class SupervisedProcess:
             limits=limits,
             owner=None if detached else ProcessIdentity.of(os.getpid()),
             attempt=attempt,
+            uses_ray=uses_ray,
         )
         sys.stdout.flush()
         self._supervisor = subprocess.Popen(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -31,9 +30,11 @@ from nvtrader_rl_dagster.nemo_rl.launch_files import (
     write_members,
 )
 from nvtrader_rl_dagster.nemo_rl.lease import GpuLease, lease_holder
+from nvtrader_rl_dagster.nemo_rl.lifeline import Lifeline
 from nvtrader_rl_dagster.nemo_rl.log_writer import LogWriter
 from nvtrader_rl_dagster.nemo_rl.process_tree import ProcessTree
 from nvtrader_rl_dagster.nemo_rl.processes import ProcessIdentity, boot_id
+from nvtrader_rl_dagster.nemo_rl.ray_heads import foreign_ray_heads
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, timestamp
 
 _POLL_SECONDS = 0.2
@@ -55,9 +56,7 @@ class Supervisor:
         self._trainer: subprocess.Popen[bytes] | None = None
         self._log: LogWriter | None = None
         self._reader: threading.Thread | None = None
-        self._signalled = False
-        self._lifeline: int | None = None if launch.owner is None else sys.stdin.fileno()
-        self._woken, self._wakeup = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._lifeline = Lifeline(folder, launch)
         self._members: list[ProcessIdentity] = []
         self._members_due = 0.0
         self._started = time.monotonic()
@@ -65,11 +64,6 @@ class Supervisor:
 
     def run(self) -> None:
         """Returns when the launch has ended and `exit.json` says how."""
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
-        # The end of the trainer ends a wait at once.
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._wakeup)
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         holder = {
             "launch_id": self._launch.launch_id,
@@ -82,7 +76,7 @@ class Supervisor:
         ended: list[Reason] = []
 
         def asked_to_stop() -> bool:
-            ended[:] = [reason] if (reason := self._asked_to_stop(seconds=0)) else []
+            ended[:] = [reason] if (reason := self._lifeline.asked_to_stop(seconds=0)) else []
             return bool(ended)
 
         if asked_to_stop():
@@ -102,6 +96,10 @@ class Supervisor:
         # Whoever was here before us is gone, or it would hold the lease; its processes may not be.
         for sentence in sweep(Path(self._launch.lease), self._lease.previous):
             print(sentence, flush=True)
+        if self._launch.uses_ray and (heads := foreign_ray_heads(Path(self._launch.lease))):
+            pids = ", ".join(map(str, heads))
+            self._finish(Reason.FOREIGN_RAY, [], f"a Ray cluster that is not ours is running (pid {pids})")
+            return
         try:
             self._log = LogWriter(self._directory)
             self._trainer = self._start()
@@ -148,24 +146,8 @@ class Supervisor:
                 return Reason.EXITED
             self._reap()
             self._note_members()
-            if reason := self._asked_to_stop(_POLL_SECONDS) or self._over_limit():
+            if reason := self._lifeline.asked_to_stop(_POLL_SECONDS) or self._over_limit():
                 return reason
-
-    def _asked_to_stop(self, seconds: float) -> Reason | None:
-        """Look at everybody who may end the launch, for at most so long."""
-        watched = [self._woken] if self._lifeline is None else [self._woken, self._lifeline]
-        ready = select.select(watched, [], [], seconds)[0]
-        if self._woken in ready:
-            os.read(self._woken, 512)
-        if self._lifeline in ready:
-            said = os.read(self._lifeline, 64)
-            return Reason.CANCELLED if said.startswith(b"cancel") else Reason.OWNER_GONE
-        # A copy of the pipe in a forked child of the owner would keep it open.
-        if self._launch.owner is not None and os.getppid() != self._launch.owner.pid:
-            return Reason.OWNER_GONE
-        if self._signalled:
-            return Reason.TERMINATED
-        return Reason.CANCELLED if cancel_request(self._directory.path) else None
 
     def _note_members(self) -> None:
         """Write down who belongs to us, for whoever has to clean up after our own death."""
@@ -287,9 +269,6 @@ class Supervisor:
     def _is_run(self) -> bool:
         """A scoring is supervised as well, but has no record."""
         return (self._directory.path / "run.json").exists()
-
-    def _on_signal(self, _number: int, _frame: object) -> None:
-        self._signalled = True
 
 
 def _in_own_group() -> None:

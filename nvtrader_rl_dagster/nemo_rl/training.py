@@ -60,6 +60,7 @@ class TrainingRun:
             cwd=self.trainer.cwd,
             attempt=record.attempt,
             detached=detached,
+            uses_ray=self.trainer.source is not None,
         )
 
     def stream(self) -> Generator[list[Metric], None, None]:

@@ -3,9 +3,6 @@
 An asset reads `yield from gb10.train("dpo", config, context=context).stream()`.
 """
 
-import contextlib
-import time
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -26,20 +23,12 @@ from nvtrader_rl_dagster.nemo_rl.backends import (
 )
 from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, build_dpo_config
 from nvtrader_rl_dagster.nemo_rl.launch_files import Exit, Limits, Reason, StallPolicy
-from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
 from nvtrader_rl_dagster.nemo_rl.resume import is_resumable, prepare_resume, run_of
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState
 from nvtrader_rl_dagster.nemo_rl.supervised import SupervisedProcess
-from nvtrader_rl_dagster.nemo_rl.training import (
-    TrainingCancelledError,
-    TrainingFailedError,
-    TrainingRun,
-    write_config,
-)
+from nvtrader_rl_dagster.nemo_rl.training import TrainingRun, write_config
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
-from nvtrader_rl_dagster.resources.run_metadata import checkpoint_metadata
-
-_RARER = 0.05
+from nvtrader_rl_dagster.resources.training_step import TrainingStep
 
 
 class OnCrash(str, Enum):
@@ -47,60 +36,6 @@ class OnCrash(str, Enum):
 
     RESUME = "resume"
     FAIL = "fail"
-
-
-class Training:
-    """One training that an asset streams."""
-
-    def __init__(self, resource: "GB10Resource", run: TrainingRun, context: dg.AssetExecutionContext):
-        self.run = run
-        self._resource = resource
-        self._context = context
-
-    def stream(self) -> Iterator[dg.AssetObservation | dg.MaterializeResult]:
-        """Observations while it trains, one materialization at its end.
-
-        Raises `dg.Failure` with the reason. However the step ends, no trainer process is left. A training that an
-        earlier attempt of this Dagster run finished is only read.
-        """
-        directory = self.run.directory
-        try:
-            if directory.record().state is not RunState.SUCCEEDED:
-                # Closed explicitly: an interrupt that lands here, between two batches, must end the trainer now.
-                with contextlib.closing(self.run.stream()) as metrics:
-                    yield from self._observations(metrics)
-        except TrainingCancelledError as error:
-            # Not a failure of the run: somebody wanted this.
-            self._context.log.info(str(error))
-            self._context.instance.report_run_canceling(self._context.run, message=str(error))
-            raise dg.DagsterExecutionInterruptedError(str(error)) from error
-        except TrainingFailedError as error:
-            raise dg.Failure(
-                str(error),
-                metadata={
-                    "run_id": directory.run_id,
-                    "log": dg.MetadataValue.path(str(directory.log)),
-                    "failure_code": str(error.failure["code"]),
-                },
-                allow_retries=False,
-            ) from error
-        yield checkpoint_metadata(directory, self.run.trainer.why)
-
-    def _observations(self, metrics: Iterator[list[Metric]]) -> Iterator[dg.AssetObservation]:
-        latest: dict[str, Any] = {}
-        started = time.monotonic()
-        due = started + self._resource.observe_every_seconds
-        for batch in metrics:
-            latest.update(_flat(batch))
-            now = time.monotonic()
-            if latest and now >= due:
-                # Rarer as the run grows older: a week gives fewer than 200 observations.
-                due = now + max(self._resource.observe_every_seconds, (now - started) * _RARER)
-                yield dg.AssetObservation(
-                    self._context.asset_key,
-                    description=f"step {latest['step']}",
-                    metadata={"run_id": self.run.directory.run_id, **latest},
-                )
 
 
 class GB10Resource(dg.ConfigurableResource):
@@ -151,7 +86,7 @@ class GB10Resource(dg.ConfigurableResource):
         description="Seconds between the observations of a young training; an old one is observed less often.",
     )
 
-    def train(self, algo: str, config: DpoOptions, context: dg.AssetExecutionContext) -> Training:
+    def train(self, algo: str, config: DpoOptions, context: dg.AssetExecutionContext) -> TrainingStep:
         """Prepare a run on the newest data set: its folder, its YAML, its record.
 
         A Dagster retry after a crash gets the folder of the run it repeats. Raises `dg.Failure` for data or a
@@ -163,7 +98,8 @@ class GB10Resource(dg.ConfigurableResource):
             directory = self._new_run(algo, config, trainer, context)
         attempts = self.max_attempts if self.on_crash is OnCrash.RESUME else 1
         lease = self.artifacts.home.lease
-        return Training(self, TrainingRun(directory, trainer, lease, self._limits(), self.threads, attempts), context)
+        run = TrainingRun(directory, trainer, lease, self._limits(), self.threads, attempts)
+        return TrainingStep(run, context, self.observe_every_seconds)
 
     def score(self, models: dict[str, str], data_file: Path, out: Path, max_tokens: int) -> dict[str, Any]:
         """Log-probabilities of every pair of `data_file` under each model, written to `out/<name>.jsonl`.
@@ -298,8 +234,3 @@ def _days(seconds: int) -> str:
     hours, minute = divmod(minutes, 60)
     day, hour = divmod(hours, 24)
     return f"{day:02}:{hour:02}:{minute:02}:{second:02}"
-
-
-def _flat(batch: list[Metric]) -> dict[str, Any]:
-    values = {f"{m.split}/{m.name}": m.value for m in batch if m.value is not None}
-    return {**values, "step": max((m.step for m in batch), default=0)} if batch else {}

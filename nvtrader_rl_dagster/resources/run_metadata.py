@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from nvtrader_rl_dagster.nemo_rl.checkpoints import newest_checkpoint
+from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, newest_checkpoint
 from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
 from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory
@@ -33,7 +33,7 @@ def checkpoint_metadata(directory: RunDirectory, backend: str) -> dg.Materialize
             **{f"dpo/{name}": value for name, value in _summary(metrics).items()},
             "dpo/steps": checkpoint.step,
             "checkpoint": dg.MetadataValue.path(str(checkpoint.path)),
-            "huggingface_folder": dg.MetadataValue.path(str(checkpoint.huggingface)),
+            "huggingface_folder": _huggingface(checkpoint),
             "log": dg.MetadataValue.path(str(directory.log)),
             "config": dg.MetadataValue.path(str(directory.config)),
             "run_id": directory.run_id,
@@ -43,6 +43,13 @@ def checkpoint_metadata(directory: RunDirectory, backend: str) -> dg.Materialize
             "notes": record.notes or "none",
         },
     )
+
+
+def _huggingface(checkpoint: Checkpoint) -> dg.MetadataValue:
+    try:
+        return dg.MetadataValue.path(str(checkpoint.huggingface))
+    except FileNotFoundError:  # a DTensor v1 worker saves shards
+        return dg.MetadataValue.text("not converted yet")
 
 
 def step_table(metrics: list[Metric]) -> list[dg.TableRecord]:

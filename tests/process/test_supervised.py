@@ -150,7 +150,7 @@ def test_a_killed_owner_takes_everything_with_it(place: Workplace, forked: list[
 def test_a_killed_supervisor_frees_the_lease_and_its_owner_ends_what_it_left(place: Workplace) -> None:
     process = place.start(STUBBORN + "time.sleep(300)")
     everybody = pids(process.directory)
-    wait_for(lambda: (process.directory.path / "members.json").exists())
+    wait_for((process.directory.path / "members.json").exists)
     time.sleep(2.5)  # the daemon hides its environment: only the list of members knows it
     os.kill(supervisor(process.directory), signal.SIGKILL)
     ended = process.wait()

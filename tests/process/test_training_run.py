@@ -169,7 +169,7 @@ def test_checkpoints_of_another_model_are_not_gone_on_from(tmp_path: Path) -> No
     refuse_other_training(tmp_path, config)
     with pytest.raises(CheckpointMismatchError, match=r"checkpoint_mismatch.*step_3.*'a', now it is 'b'"):
         refuse_other_training(tmp_path, {**config, "policy": {**config["policy"], "model_name": "b"}})
-    with pytest.raises(CheckpointMismatchError, match="data.train"):
+    with pytest.raises(CheckpointMismatchError, match=r"data\.train"):
         refuse_other_training(tmp_path, {**config, "data": {"train": {"data_path": "y"}}})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -28,7 +29,7 @@ def test_runs_are_listed_newest_first_and_debris_is_passed_over(tmp_path: Path) 
         (tmp_path / name).mkdir()
         template = store.create("dpo", "local").record()
         (tmp_path / name / "run.json").write_text(
-            json.dumps({**template.__dict__, "run_id": name, "algo": name[:3], "state": "succeeded"})
+            json.dumps({**asdict(template), "run_id": name, "algo": name[:3], "state": "succeeded"})
         )
     (tmp_path / "dpo-20270101-000000-dddddd").mkdir()
     (tmp_path / "notes").mkdir()
