@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from nvtrader_rl_dagster.cli import champion, demo, feedback, up
+from nvtrader_rl_dagster.cli import champion, demo, doctor, feedback, prune, runs, up
 
 app = typer.Typer(
     name="nvtrader-rl",
@@ -13,9 +13,12 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(feedback.app, name="feedback")
+app.add_typer(runs.app, name="runs")
 app.add_typer(champion.app, name="champion")
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
+app.command("doctor")(doctor.doctor)
+app.command("prune")(prune.prune)
 
 if __name__ == "__main__":
     app()

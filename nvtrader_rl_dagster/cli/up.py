@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import subprocess
 import sys
 from importlib.resources import files
 from pathlib import Path
@@ -10,7 +13,11 @@ from pathlib import Path
 import typer
 
 from nvtrader_rl_dagster.cli.console import console
+from nvtrader_rl_dagster.cli.server_watch import CodeServerWatch
 from nvtrader_rl_dagster.home import HOME_VARIABLE, Home
+
+_LOOK_SECONDS = 3.0
+_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 def up(
@@ -21,7 +28,31 @@ def up(
     home = prepare_home()
     console.print(f"State: {home.root}\nUI:    http://{host}:{port}", markup=False)
     command = [sys.executable, "-m", "dagster", "dev", "-w", str(workspace_file()), "-h", host, "-p", str(port)]
-    os.execv(sys.executable, command)
+    raise typer.Exit(_serve(command))
+
+
+def _serve(command: list[str]) -> int:
+    """Run `dagster dev` to its end and keep its code server alive. Our own end, however it comes, is its end."""
+    server = subprocess.Popen(command, preexec_fn=_interrupted_with_parent)  # noqa: PLW1509 (no thread yet)
+
+    def pass_on(*_: object) -> None:
+        server.send_signal(signal.SIGINT)
+
+    # Ctrl-C reaches the whole group of the terminal; a service manager signals us alone.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, pass_on)
+    watch = CodeServerWatch(server.pid)
+    while True:
+        try:
+            return server.wait(_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            for _ in watch.look():
+                console.print("the code server died; starting it again")
+
+
+def _interrupted_with_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT, 0, 0, 0)
 
 
 def prepare_home() -> Home:

@@ -22,7 +22,14 @@ _HEADER = re.compile("|".join(p.pattern for p in (_EPOCH, _STEP, _VALIDATION_AT,
 _READY = re.compile(r"SETUP COMPLETE")
 _END = re.compile(r"(Max number of steps|Timeout) has been reached, stopping training early")
 _SECONDS = re.compile(r"• Total step time: ([\d.]+)s")
-_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: ECMA-48 control sequences, control strings (window titles, links) and other escapes, each also when cut short;
+#: single control characters except tab, line feed and carriage return.
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\r\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]"
+)
 
 Split = Literal["train", "validation"]
 
@@ -126,8 +133,10 @@ class LogParser:
 
 def clean(raw: str) -> str:
     """What a terminal would show of one line: no escape codes, the last state of a progress bar."""
-    text = _ESCAPE.sub("", raw.rstrip("\r\n"))
-    return text.rsplit("\r", 1)[-1]
+    if raw.isprintable():
+        return raw  # most lines, and much faster
+    # Escapes first: one behind the last carriage return would hide that the line ends there.
+    return _ESCAPE.sub("", raw).rstrip("\r\n").rsplit("\r", 1)[-1]
 
 
 def _number(text: str) -> float | None:

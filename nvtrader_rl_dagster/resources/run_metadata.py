@@ -27,7 +27,7 @@ def checkpoint_metadata(directory: RunDirectory, backend: str) -> dg.Materialize
     return dg.MaterializeResult(
         data_version=dg.DataVersion(manifest["weights_sha256"][:32]),
         metadata={
-            "curve": dg.MetadataValue.md(_image(training_curve(metrics))),
+            **_curve(metrics),
             "steps": dg.MetadataValue.table(step_table(metrics)),
             # One point per training: the page draws these over time.
             **{f"dpo/{name}": value for name, value in _summary(metrics).items()},
@@ -43,6 +43,13 @@ def checkpoint_metadata(directory: RunDirectory, backend: str) -> dg.Materialize
             "notes": record.notes or "none",
         },
     )
+
+
+def _curve(metrics: list[Metric]) -> dict[str, dg.MetadataValue]:
+    """The picture of the training; one point makes none, and the drawing library takes a second to load."""
+    if len({m.step for m in metrics}) < 2:
+        return {}
+    return {"curve": dg.MetadataValue.md(_image(training_curve(metrics)))}
 
 
 def _huggingface(checkpoint: Checkpoint) -> dg.MetadataValue:
