@@ -8,12 +8,11 @@ import dagster as dg
 from pydantic import Field
 
 from nvtrader_rl_dagster.assets.checkpoints import dpo_checkpoint
-from nvtrader_rl_dagster.assets.common import OWNERS
+from nvtrader_rl_dagster.assets.common import OWNERS, refuse_unfair
 from nvtrader_rl_dagster.assets.datasets import nemo_rl_dataset
 from nvtrader_rl_dagster.evaluation.gate import GateResult, GateRules, judge
 from nvtrader_rl_dagster.evaluation.scores import Evaluation, evaluate, prompts_by_pair, read_scores
 from nvtrader_rl_dagster.files import write_json
-from nvtrader_rl_dagster.nemo_rl.configs import PreferenceData
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.gb10 import GB10Resource
 
@@ -46,7 +45,7 @@ def eval_scores(config: EvalConfig, gb10: GB10Resource, artifacts: ArtifactStore
         models["champion"] = champion.path
         trained["champion"] = artifacts.checkpoint(champion.checkpoint_id).manifest
     held_out = artifacts.preference_data()
-    _refuse_unfair(held_out, trained)
+    refuse_unfair(held_out, trained)
     out = artifacts.evaluation(manifest["checkpoint_id"])
     summary = gb10.score(models, held_out.validation, out, config.max_sequence_tokens)
     scores = {name: read_scores(out / f"{name}.jsonl") for name in models}
@@ -72,21 +71,6 @@ def eval_scores(config: EvalConfig, gb10: GB10Resource, artifacts: ArtifactStore
         },
     )
     return dg.MaterializeResult(metadata=_metadata(manifest["checkpoint_id"], evaluation, gate, out))
-
-
-def _refuse_unfair(held_out: PreferenceData, trained: dict[str, dict[str, Any]]) -> None:
-    """No score without held-out pairs, nor on prompts that a model was trained on."""
-    if held_out.validation_rows == 0:
-        raise dg.Failure("No held-out pair: import feedback on more prompts.", allow_retries=False)
-    for name, manifest in trained.items():
-        # The split is by prompt hash below the fraction, so only a raised fraction moves prompts out of train.
-        if held_out.validation_fraction > manifest["validation_fraction"]:
-            raise dg.Failure(
-                f"The {name} {manifest['checkpoint_id']} was trained with validation_fraction "
-                f"{manifest['validation_fraction']}, so some of the prompts held out now, at "
-                f"{held_out.validation_fraction}, were in its training. Set the fraction back, or train again.",
-                allow_retries=False,
-            )
 
 
 def _metadata(checkpoint_id: str, e: Evaluation, gate: GateResult, out: Path) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def test_the_location_has_its_fixed_name_and_all_assets(server: str) -> None:
     (node,) = graphql(server, query)["repositoriesOrError"]["nodes"]
     assert node["location"]["name"] == "nvtrader_rl_dagster"
     assets = graphql(server, "{ assetNodes { assetKey { path } description groupName } }")["assetNodes"]
-    assert len(assets) == 7 and all(a["description"] and a["groupName"] != "default" for a in assets)
+    assert len(assets) == 9 and all(a["description"] and a["groupName"] != "default" for a in assets)
 
 
 def test_the_asset_graph_loads(page: Any, server: str) -> None:

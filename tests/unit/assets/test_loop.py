@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,22 +26,6 @@ from nvtrader_rl_dagster.nemo_rl.runs import RunState, RunStore
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.gb10 import GB10Resource
 from tests.loop import clear_preferences, failed_checks, import_into, metadata, run_job
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dg.ExecuteInProcessResult]]:
-    """One whole loop; the tests work on copies of its state folder."""
-    root = tmp_path_factory.mktemp("loop") / "home"
-    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
-        patch.setenv("NVTRADER_RL_HOME", str(root))
-        import_into(root, clear_preferences(root.parent / "feedback.jsonl"))
-        yield root, run_job(instance)
-
-
-@pytest.fixture
-def copied(finished: tuple[Path, dg.ExecuteInProcessResult], home: Path) -> Path:
-    shutil.copytree(finished[0], home)
-    return home
 
 
 def scores_file(home: Path) -> Path:
