@@ -21,12 +21,12 @@ from nvtrader_rl_dagster.nemo_rl.backends import (
     BackendError,
     Trainer,
     choose_trainer,
+    nemo_rl_paths,
 )
 from nvtrader_rl_dagster.settings import BACKEND_VARIABLE, device_settings
 
 VERSION = "0.6.0"
 _ALGO = "dpo"
-_DEFAULT_SOURCE = "third_party/nemo-rl"
 _NEEDED = ("torch", "ray", "transformers", "nemo_rl")
 _EMBEDDED = ("torch", "transformers", "safetensors", "jinja2")
 _TIMEOUT_SECONDS = 60
@@ -57,8 +57,7 @@ def check_trainer(home: Home) -> Iterator[Finding]:
 
 def check_nemo_rl(home: Home) -> Iterator[Finding]:
     """NeMo-RL's source tree and interpreter, if they are set or asked for."""
-    tree = Path(os.environ.get(SOURCE_VARIABLE) or _DEFAULT_SOURCE).expanduser().resolve()
-    python = os.environ.get(PYTHON_VARIABLE) or str(tree / ".venv/bin/python")
+    tree, python = nemo_rl_paths()
     asked = _backend() is Backend.NEMO_RL or bool(os.environ.get(SOURCE_VARIABLE) or os.environ.get(PYTHON_VARIABLE))
     if not asked and not tree.exists():
         yield ok("NeMo-RL", f"not set up ({SOURCE_VARIABLE} is not set); the embedded trainer is used")

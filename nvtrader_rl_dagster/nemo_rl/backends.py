@@ -61,8 +61,7 @@ def choose_trainer(backend: Backend, algo: str, python: str = "", source: str = 
     """
     if algo not in ALGOS:
         raise BackendError(f"unknown algorithm {algo!r}; there are: {', '.join(ALGOS)}")
-    tree = Path(source or os.environ.get(SOURCE_VARIABLE) or _DEFAULT_SOURCE).expanduser().resolve()
-    interpreter = python or os.environ.get(PYTHON_VARIABLE) or str(tree / ".venv/bin/python")
+    tree, interpreter = nemo_rl_paths(python, source)
     missing = _missing(tree, interpreter, algo)
     if backend is Backend.NEMO_RL:
         if missing:
@@ -77,6 +76,12 @@ def choose_trainer(backend: Backend, algo: str, python: str = "", source: str = 
         raise BackendError(f"the embedded trainer has no {algo}; it has: {embedded}. NeMo-RL: {missing or 'not asked'}")
     why = f"local, the embedded trainer: {'asked for' if backend is Backend.LOCAL else missing}"
     return Trainer("local", why, sys.executable)
+
+
+def nemo_rl_paths(python: str = "", source: str = "") -> tuple[Path, str]:
+    """Source tree and interpreter of NeMo-RL, there or not."""
+    tree = Path(source or os.environ.get(SOURCE_VARIABLE) or _DEFAULT_SOURCE).expanduser().resolve()
+    return tree, python or os.environ.get(PYTHON_VARIABLE) or str(tree / ".venv/bin/python")
 
 
 def gpu_seen() -> bool:

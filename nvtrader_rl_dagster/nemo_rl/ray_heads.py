@@ -7,21 +7,23 @@ from pathlib import Path
 
 from nvtrader_rl_dagster.nemo_rl.processes import LEASE_VARIABLE, all_pids, environment_of, session_of
 
+#: Ray finds a local cluster by its head, or by the address on a raylet's command line.
+_DAEMONS = {"gcs_server", "raylet"}
 
-def foreign_ray_heads(lease: Path) -> list[int]:
-    """Pids of the `gcs_server` processes that no launch below this lease started."""
-    return [
-        pid
+
+def foreign_ray(lease: Path) -> dict[int, str]:
+    """Pid and name of the Ray daemons that no launch below this lease started."""
+    return {
+        pid: name
         for pid in all_pids()
-        if _executable(pid) == "gcs_server"
+        if (name := _name(pid)) in _DAEMONS
         and session_of(pid) is not None
         and environment_of(pid).get(LEASE_VARIABLE.encode()) != os.fsencode(lease)
-    ]
+    }
 
 
-def _executable(pid: int) -> str:
+def _name(pid: int) -> str:
     try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-    return Path(os.fsdecode(command.split(b"\0", 1)[0])).name

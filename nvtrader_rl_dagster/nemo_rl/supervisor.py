@@ -34,7 +34,7 @@ from nvtrader_rl_dagster.nemo_rl.lifeline import Lifeline
 from nvtrader_rl_dagster.nemo_rl.log_writer import LogWriter
 from nvtrader_rl_dagster.nemo_rl.process_tree import ProcessTree
 from nvtrader_rl_dagster.nemo_rl.processes import ProcessIdentity, boot_id
-from nvtrader_rl_dagster.nemo_rl.ray_heads import foreign_ray_heads
+from nvtrader_rl_dagster.nemo_rl.ray_heads import foreign_ray
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, timestamp
 
 _POLL_SECONDS = 0.2
@@ -96,9 +96,9 @@ class Supervisor:
         # Whoever was here before us is gone, or it would hold the lease; its processes may not be.
         for sentence in sweep(Path(self._launch.lease), self._lease.previous):
             print(sentence, flush=True)
-        if self._launch.uses_ray and (heads := foreign_ray_heads(Path(self._launch.lease))):
-            pids = ", ".join(map(str, heads))
-            self._finish(Reason.FOREIGN_RAY, [], f"a Ray cluster that is not ours is running (pid {pids})")
+        if self._launch.uses_ray and (found := foreign_ray(Path(self._launch.lease))):
+            daemons = ", ".join(f"{name} (pid {pid})" for pid, name in found.items())
+            self._finish(Reason.FOREIGN_RAY, [], f"a Ray cluster that is not ours is running: {daemons}")
             return
         try:
             self._log = LogWriter(self._directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,11 +14,12 @@ from pathlib import Path
 import pytest
 
 from nvtrader_rl_dagster.nemo_rl.cancel import request_cancel
-from nvtrader_rl_dagster.nemo_rl.launch_files import ProcessRecord, Reason, StallPolicy
+from nvtrader_rl_dagster.nemo_rl.launch_files import Limits, ProcessRecord, Reason, StallPolicy
 from nvtrader_rl_dagster.nemo_rl.lease import lease_holder
 from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
 from nvtrader_rl_dagster.nemo_rl.reconcile import reconcile
 from nvtrader_rl_dagster.nemo_rl.runs import RunState
+from nvtrader_rl_dagster.nemo_rl.supervised import SupervisedProcess
 from tests.process.launching import STEP, STUBBORN, Workplace, gone, log, pids, said, supervisor, wait_for
 
 SLEEP = "import time; print('up', flush=True); time.sleep(300)"
@@ -266,9 +268,6 @@ def test_ray_gets_a_short_private_folder_that_is_removed(place: Workplace) -> No
 
 def test_an_interpreter_that_is_not_there_is_said(place: Workplace) -> None:
     directory = place.new_run()
-    from nvtrader_rl_dagster.nemo_rl.launch_files import Limits
-    from nvtrader_rl_dagster.nemo_rl.supervised import SupervisedProcess
-
     ended = SupervisedProcess(directory, ["/nowhere/python"], os.environ, place.lease, Limits()).wait()
     assert ended.reason is Reason.NOT_STARTED and "/nowhere/python" in ended.detail
     assert directory.record().state is RunState.FAILED
@@ -280,3 +279,20 @@ def test_a_detached_launch_outlives_its_starter_and_concludes_itself(place: Work
     wait_for(lambda: process.directory.record().ended_for_good)
     failure = process.directory.record().failure
     assert failure is not None and failure["code"] == "zero_steps"
+
+
+def test_nemo_rl_is_not_started_beside_a_ray_cluster_that_is_not_ours(place: Workplace) -> None:
+    """It would join the cluster, and no signal of ours reaches workers there."""
+    head = place.root / "gcs_server"
+    shutil.copy(Path("/bin/sleep").resolve(), head)
+    foreign = subprocess.Popen([head, "300"])
+    try:
+        directory = place.new_run()
+        command = [sys.executable, "-c", "print('trained')"]
+        process = SupervisedProcess(directory, command, os.environ, place.lease, Limits(), uses_ray=True)
+        ended = process.wait()
+    finally:
+        foreign.kill()
+        foreign.wait()
+    assert ended.reason is Reason.FOREIGN_RAY and f"gcs_server (pid {foreign.pid})" in ended.detail
+    assert not directory.log.exists() and lease_holder(place.lease) is None

@@ -601,6 +601,6 @@ def test_a_ray_cluster_of_somebody_else_is_found_and_ours_is_not(
         time.sleep(0.02)
     found = list(ray_clusters.check_ray_clusters(place))
     said = " ".join(finding.message for finding in found)
-    assert f"gcs_server (pid {foreign.pid}, " in said
+    assert f"gcs_server (pid {foreign.pid})" in said
     assert f"pid {ours.pid}," not in said
     assert {finding.status for finding in found} == {Status.WARNING}
