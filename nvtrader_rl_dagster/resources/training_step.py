@@ -12,7 +12,6 @@ from nvtrader_rl_dagster.nemo_rl.runs import RunState
 from nvtrader_rl_dagster.nemo_rl.training import TrainingCancelledError, TrainingFailedError, TrainingRun
 from nvtrader_rl_dagster.resources.run_metadata import checkpoint_metadata
 
-#: An old run is observed less often: a week gives fewer than 200 observations.
 _RARER = 0.05
 
 
@@ -61,13 +60,17 @@ class TrainingStep:
             latest.update(_flat(batch))
             now = time.monotonic()
             if latest and now >= due:
-                # Rarer as the run grows older: a week gives fewer than 200 observations.
-                due = now + max(self._every, (now - started) * _RARER)
+                due = now + pause(now - started, self._every)
                 yield dg.AssetObservation(
                     self._context.asset_key,
                     description=f"step {latest['step']}",
                     metadata={"run_id": self.run.directory.run_id, **latest},
                 )
+
+
+def pause(age: float, every: float) -> float:
+    """Seconds to the next observation: the older a run, the longer, so that a week gives fewer than 200."""
+    return max(every, age * _RARER)
 
 
 def _flat(batch: list[Metric]) -> dict[str, Any]:

@@ -17,6 +17,10 @@ import httpx
 import psutil
 import pytest
 
+from nvtrader_rl_dagster.nemo_rl import list_runs
+from nvtrader_rl_dagster.nemo_rl.runs import RunState
+from tests.loop import clear_preferences
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
@@ -24,6 +28,7 @@ FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 CLI = [sys.executable, "-m", "nvtrader_rl_dagster.cli"]
 
 
@@ -35,7 +40,14 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def environment(home: Path) -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("DAGSTER", "NVTRADER"))}
-    return {**kept, "NVTRADER_RL_HOME": str(home), "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return {
+        **kept,
+        "NVTRADER_RL_HOME": str(home),
+        "NVTRADER_RL_BASE_MODEL": "builtin:tiny",
+        "PREFERENCE_THRESHOLD": "40",
+        "OMP_NUM_THREADS": "1",
+        "COLUMNS": "200",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +115,7 @@ def finished_runs(url: str, before: set[str], count: int) -> list[dict[str, Any]
     deadline = time.monotonic() + 180
     while True:
         new = [run for run in runs(url) if run["runId"] not in before]
-        done = [run for run in new if run["status"] in ("SUCCESS", "FAILURE", "CANCELED")]
+        done = [run for run in new if run["status"] in ENDED]
         if len(done) >= count:
             return done
         assert time.monotonic() < deadline, new
@@ -111,9 +123,26 @@ def finished_runs(url: str, before: set[str], count: int) -> list[dict[str, Any]
 
 
 def runs(url: str) -> list[dict[str, Any]]:
-    query = "{ runsOrError { ... on Runs { results { runId status assetSelection { path } } } } }"
+    query = "{ runsOrError { ... on Runs { results { runId status assetSelection { path } tags { key value } } } } }"
     found: list[dict[str, Any]] = graphql(url, query)["runsOrError"]["results"]
     return found
+
+
+def tags(run: dict[str, Any]) -> dict[str, str]:
+    return {tag["key"]: tag["value"] for tag in run["tags"]}
+
+
+def last_skip_reason(url: str, sensor: str) -> str:
+    """Why the sensor's newest tick started nothing, as its page shows it."""
+    query = """query($s: SensorSelector!) { sensorOrError(sensorSelector: $s) { ... on Sensor {
+      sensorState { ticks(limit: 1, statuses: [SKIPPED]) { skipReason } } } } }"""
+    selector = {
+        "sensorName": sensor,
+        "repositoryName": "__repository__",
+        "repositoryLocationName": "nvtrader_rl_dagster",
+    }
+    (tick,) = graphql(url, query, s=selector)["sensorOrError"]["sensorState"]["ticks"]
+    return str(tick["skipReason"])
 
 
 def test_the_demo_says_what_a_person_wants_to_know(demo: str) -> None:
@@ -161,6 +190,31 @@ def test_a_materialization_started_from_the_page_succeeds(page: Any, server: str
         "helpsteer3_dataset",
         "trl_dataset",
     }
+
+
+def test_a_dropped_file_becomes_a_scored_model_with_nobody_at_the_keyboard(page: Any, server: str, home: Path) -> None:
+    """Inbox sensor → import → threshold sensor → training → scores, and the automation page says where it stands."""
+    before = {run["runId"] for run in runs(server)}
+    clear_preferences(home / "inbox" / "monday.jsonl")
+    deadline = time.monotonic() + 240
+    while not (trained := [r for r in runs(server) if r["runId"] not in before and "nvtrader/window" in tags(r)]):
+        assert time.monotonic() < deadline, runs(server)
+        time.sleep(1)
+    assert (home / "inbox" / "imported" / "monday.jsonl").exists()
+    while (run := next(r for r in runs(server) if r["runId"] == trained[0]["runId"]))["status"] not in ENDED:
+        assert time.monotonic() < deadline, run
+        time.sleep(1)
+    assert run["status"] == "SUCCESS"
+    (record,) = [r for r in list_runs(home=home) if r.dagster_run_id == run["runId"]]
+    assert record.state is RunState.SUCCEEDED and record.trained_through_seq == int(tags(run)["nvtrader/window"][37:])
+    assert list((home / "evals").glob(f"{record.run_id}-step_*/scores.json"))
+    page.goto(f"{server}/automation")
+    for name in ("preference_threshold", "feedback_inbox", "gpu_janitor", "nightly_loop", "weekly_champion"):
+        page.get_by_text(name, exact=True).first.wait_for()
+    page.goto(f"{server}/locations/nvtrader_rl_dagster/sensors/preference_threshold")
+    page.get_by_text("preference_threshold").first.wait_for()
+    assert "of 40 usable pairs" in last_skip_reason(server, "preference_threshold")
+    assert len([r for r in runs(server) if "nvtrader/window" in tags(r)]) == 1
 
 
 def test_a_demo_without_a_usable_pair_says_so_and_fails(environment: dict[str, str], tmp_path: Path) -> None:

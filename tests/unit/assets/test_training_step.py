@@ -17,6 +17,7 @@ from nvtrader_rl_dagster.nemo_rl.cancel import request_cancel
 from nvtrader_rl_dagster.nemo_rl.launch_files import ProcessRecord
 from nvtrader_rl_dagster.nemo_rl.lease import lease_holder
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, RunStore
+from nvtrader_rl_dagster.resources.training_step import pause
 from tests.loop import clear_preferences, import_into, run_job
 
 DATA = ["preference_pairs", "nemo_rl_dataset"]
@@ -76,3 +77,12 @@ def test_a_killed_supervisor_is_survived_within_the_step(ready: Path) -> None:
     assert result.success
     (directory,) = RunStore(Home(ready).runs).all()
     assert (directory.record().state, directory.record().attempt) == (RunState.SUCCEEDED, 2)
+
+
+def test_a_week_of_training_gives_fewer_than_200_dagster_events() -> None:
+    age, observations = 0.0, 0
+    while age < 7 * 24 * 3600:
+        age += pause(age, every=30)
+        observations += 1
+    assert observations < 180
+    assert pause(60, every=30) == 30, "a young one is observed every 30 seconds"
