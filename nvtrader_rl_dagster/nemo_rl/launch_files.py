@@ -131,6 +131,12 @@ class Exit:
     lost_lines: int = 0
     tail: list[str] = field(default_factory=list)
 
+    @property
+    def killed(self) -> bool:
+        """Whether it was killed by somebody else than its supervisor, so that it may be started again."""
+        crashed = self.reason in (Reason.SUPERVISOR_DIED, Reason.TERMINATED)
+        return crashed or (self.reason is Reason.EXITED and (self.exit_code or 0) < 0)
+
     def write(self, folder: Path) -> None:
         write_json(folder / _EXIT, asdict(self))
 

@@ -21,7 +21,7 @@ from nvtrader_rl_dagster.nemo_rl.backends import (
     embedded_environment,
     embedded_trainer,
 )
-from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, build_dpo_config
+from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, build_dpo_config, resolve_base_model
 from nvtrader_rl_dagster.nemo_rl.launch_files import Exit, Limits, Reason, StallPolicy
 from nvtrader_rl_dagster.nemo_rl.resume import is_resumable, prepare_resume, run_of
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState
@@ -142,8 +142,8 @@ class GB10Resource(dg.ConfigurableResource):
         if directory is None:
             return None
         record = directory.record()
-        if record.options != config.model_dump(mode="json"):
-            return None  # other settings are another training
+        if record.options != config.model_dump(mode="json") or not directory.config.exists():
+            return None  # other settings are another training; without a configuration there was none
         if record.state is RunState.SUCCEEDED:
             context.log.info("training run %s was finished before the crash", record.run_id)
             return directory
@@ -157,6 +157,7 @@ class GB10Resource(dg.ConfigurableResource):
         self, algo: str, config: DpoOptions, trainer: Trainer, context: dg.AssetExecutionContext
     ) -> RunDirectory:
         data = self.artifacts.preference_data()
+        base_model = self._base_model(config, trainer)
         directory = self.artifacts.runs.create(
             algo,
             trainer.name,
@@ -167,13 +168,13 @@ class GB10Resource(dg.ConfigurableResource):
             dagster_run_id=context.run.run_id,
             options=config.model_dump(mode="json"),
         )
+        options = config.model_copy(update={"base_model": base_model})
         try:
-            built = build_dpo_config(config, data, directory.checkpoints, directory.path / "logs")
+            built = build_dpo_config(options, data, directory.checkpoints, directory.path / "logs")
         except ValueError as error:
             directory.fail("no_rows", str(error))
             raise dg.Failure(str(error), allow_retries=False) from error
-        if trainer.source is not None:
-            self._for_nemo_rl(built.config, directory)
+        built.config["cluster"]["gpus_per_node"] = self.gpus_per_node
         if self.run_limit_minutes:
             seconds = max(1, int(self.run_limit_minutes * 60 - self.grace_seconds))
             built.config["checkpointing"]["checkpoint_must_save_by"] = _days(seconds)
@@ -183,34 +184,40 @@ class GB10Resource(dg.ConfigurableResource):
         directory.update(config_hash=built.config_hash, notes=[trainer.why, *built.notes])
         return directory
 
-    def _for_nemo_rl(self, config: dict[str, Any], directory: RunDirectory) -> None:
-        """NeMo-RL takes model folders only, and asks Ray for the GPUs."""
-        config["cluster"]["gpus_per_node"] = self.gpus_per_node
-        name = config["policy"]["model_name"]
-        if name.startswith("builtin:"):
-            ended = self._run_embedded(["model", name], directory.path / "base_model")
-            if ended.exit_code != 0:
-                raise dg.Failure(f"{name} could not be made: {' | '.join(ended.tail[-3:])}", allow_retries=False)
-            folder = orjson.loads(ended.tail[-1])["path"]
-            config["policy"].update(model_name=folder, tokenizer={"name": folder})
+    def _base_model(self, config: DpoOptions, trainer: Trainer) -> str:
+        """The model to start from; NeMo-RL takes folders only."""
+        name = resolve_base_model(config.base_model)
+        if trainer.source is None or not name.startswith("builtin:"):
+            return name
+        ended = self._run_embedded(["model", name], self.artifacts.home.root / "nemo_rl" / "base_model")
+        if ended.exit_code != 0:
+            raise dg.Failure(f"{name} could not be made: {' | '.join(ended.tail[-3:])}", allow_retries=False)
+        folder: str = orjson.loads(ended.tail[-1])["path"]
+        return folder
 
     def _run_embedded(self, arguments: list[str], out: Path) -> Exit:
-        """Run the embedded trainer under a supervisor, with its files in `out`."""
+        """Run the embedded trainer under a supervisor, with its files in `out`; again when it was killed."""
         out.mkdir(parents=True, exist_ok=True)
         directory = RunDirectory(out)
-        # Done again: the log is that of the newest time, numbered from one.
-        directory.log.unlink(missing_ok=True)
-        directory.metrics.unlink(missing_ok=True)
         environment = embedded_environment(self.threads)
-        lease = self.artifacts.home.lease
-        process = SupervisedProcess(directory, embedded_trainer(arguments), environment, lease, self._limits())
-        try:
-            for _ in process.metrics():
-                pass
-            return process.wait()
-        except BaseException:
-            process.stop()
-            raise
+        lease, limits = self.artifacts.home.lease, self._limits()
+        for attempt in range(1, self.max_attempts + 1):
+            # Done again: the log is that of the newest time, numbered from one.
+            directory.log.unlink(missing_ok=True)
+            directory.metrics.unlink(missing_ok=True)
+            process = SupervisedProcess(
+                directory, embedded_trainer(arguments), environment, lease, limits, attempt=attempt
+            )
+            try:
+                for _ in process.metrics():
+                    pass
+                ended = process.wait()
+            except BaseException:
+                process.stop()
+                raise
+            if not ended.killed or self.on_crash is OnCrash.FAIL:
+                break
+        return ended
 
     def _limits(self) -> Limits:
         return Limits(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -86,3 +87,26 @@ def test_a_week_of_training_gives_fewer_than_200_dagster_events() -> None:
         observations += 1
     assert observations < 180
     assert pause(60, every=30) == 30, "a young one is observed every 30 seconds"
+
+
+def test_a_scoring_whose_supervisor_is_killed_is_done_again(copied: Path) -> None:
+    (old,) = Home(copied).evals.iterdir()
+    shutil.rmtree(old)
+
+    def kill_once() -> None:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            launch = ProcessRecord.read(old)
+            if launch is not None and launch.trainer is not None:
+                os.kill(launch.supervisor.pid, signal.SIGKILL)
+                return
+            time.sleep(0.02)
+
+    killer = threading.Thread(target=kill_once)
+    killer.start()
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = run_job(instance, assets=["eval_scores"])
+    killer.join()
+    launch = ProcessRecord.read(old)
+    assert result.success and (old / "scores.json").exists()
+    assert launch is not None and launch.attempt == 2
