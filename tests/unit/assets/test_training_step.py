@@ -9,15 +9,22 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
+from nvtrader_rl_dagster.assets.checkpoints import dpo_checkpoint
 from nvtrader_rl_dagster.home import Home
+from nvtrader_rl_dagster.nemo_rl.backends import Backend
 from nvtrader_rl_dagster.nemo_rl.cancel import request_cancel
+from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions
 from nvtrader_rl_dagster.nemo_rl.launch_files import ProcessRecord
 from nvtrader_rl_dagster.nemo_rl.lease import lease_holder
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, RunStore
+from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
+from nvtrader_rl_dagster.resources.gb10 import GB10Resource
 from nvtrader_rl_dagster.resources.training_step import pause
 from tests.loop import clear_preferences, import_into, run_job
 
@@ -110,3 +117,24 @@ def test_a_scoring_whose_supervisor_is_killed_is_done_again(copied: Path) -> Non
     launch = ProcessRecord.read(old)
     assert result.success and (old / "scores.json").exists()
     assert launch is not None and launch.attempt == 2
+
+
+def test_a_run_limit_makes_the_trainer_save_before_it_is_over(ready: Path) -> None:
+    written: list[dict[str, Any]] = []
+
+    @dg.asset
+    def prepared(context: dg.AssetExecutionContext, gb10: GB10Resource) -> None:
+        run = gb10.train("dpo", DpoOptions(base_model="builtin:tiny"), context=context).run
+        written.append(yaml.safe_load(run.directory.config.read_text()))
+
+    device = GB10Resource(artifacts=ArtifactStore(), run_limit_minutes=90, grace_seconds=60)
+    assert dg.materialize([prepared], resources={"gb10": device}).success
+    assert written[0]["checkpointing"]["checkpoint_must_save_by"] == "00:01:29:00"
+
+
+def test_a_backend_that_is_not_there_is_said_before_anything_is_made(ready: Path) -> None:
+    device = GB10Resource(artifacts=ArtifactStore(), backend=Backend.NEMO_RL, nemo_rl_source=str(ready / "nowhere"))
+    result = dg.materialize([dpo_checkpoint], resources={"gb10": device}, raise_on_error=False)
+    (failure,) = result.get_step_failure_events()
+    assert "examples/run_dpo.py is not there; set NVTRADER_NEMORL_SRC" in str(failure.event_specific_data)
+    assert list(RunStore(Home(ready).runs).all()) == []
