@@ -1,7 +1,5 @@
 """A training step inside Dagster: cancelled from outside, and repeated after a crash."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
