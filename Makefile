@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 DATA ?=
 PORT ?= 3000
 
-.PHONY: help demo test lint up bench clean
+.PHONY: help demo test test-kill lint up bench clean
 
 help:
 	@echo "make demo [DATA=path]  set up, import feedback, run the whole loop once, print a summary"
 	@echo "make up [PORT=3000]    the Dagster web UI on the same data"
 	@echo "make test              lint, types and all tests"
+	@echo "make test-kill         the whole kill matrix, most of an hour; times go to build/kills.jsonl"
 	@echo "make bench             the benchmarks"
 
 demo: $(VENV)/.demo
@@ -22,6 +23,9 @@ up: $(VENV)/.demo
 
 test: lint
 	$(BIN)/python -m pytest
+
+test-kill: $(VENV)/.test
+	NVTRADER_RL_KILL_REPORT=build/kills.jsonl $(BIN)/python -m pytest -m kill tests/kill
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

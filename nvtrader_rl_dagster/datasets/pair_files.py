@@ -19,13 +19,17 @@ if TYPE_CHECKING:
 PAIRS_FILE, UNPAIRED_FILE, QUARANTINE_FILE = "pairs.jsonl", "unpaired.jsonl", "quarantine.jsonl"
 
 
-def write_pair_files(store: FeedbackStore, folder: Path) -> dict[str, Any]:
-    """Judge all feedback in one pass and write the three files; memory is bounded by one prompt's events.
+def write_pair_files(store: FeedbackStore, folder: Path, through_seq: int | None = None) -> dict[str, Any]:
+    """Judge the feedback up to event `through_seq` (default: all) in one pass and write the three files.
 
-    Returns the manifest: the pair builder's report, the last event it saw, and the rows for KTO.
+    Memory is bounded by one prompt's events. Returns the manifest: the pair builder's report, the last event it
+    saw, and the rows for KTO.
     """
     from nvtrader_rl_dagster.feedback.pair_report import build_pairs, set_aside_events
 
+    # A window never reaches beyond the store: another store may have taken the place of the one it was counted in.
+    last = store.last_seq()
+    through = last if through_seq is None else min(through_seq, last)
     unpaired = 0
     with (
         (folder / PAIRS_FILE).open("wb") as pairs,
@@ -47,7 +51,7 @@ def write_pair_files(store: FeedbackStore, folder: Path) -> dict[str, Any]:
             for problem in set_aside_events(group, judgement):
                 quarantine.write(_line(problem))
 
-        report = build_pairs(store, on_prompt=write).to_dict()
+        report = build_pairs(store, through, on_prompt=write).to_dict()
     return {
         "report": report,
         "ledger_id": store.ledger_id,

@@ -61,19 +61,31 @@ class FeedbackStore:
     """
 
     def __init__(self, url: str | URL) -> None:
-        parsed = sa.make_url(url)
-        self.url = parsed
-        if parsed.get_backend_name() == "sqlite":
-            if not parsed.database or parsed.database == ":memory:":
-                raise ValueError("the feedback store needs a file: sqlite:///path/to/feedback.db")
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            self._engine = _sqlite_engine(parsed)
-        elif parsed.get_backend_name() == "postgresql":
-            self._engine = sa.create_engine(parsed, hide_parameters=True)
-        else:
-            raise ValueError(f"unsupported feedback store {parsed.get_backend_name()!r}: use sqlite or postgresql")
+        self.url = sa.make_url(url)
+        self._engine = _engine(self.url)
+        file = _sqlite_file(self.url)
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
         create_tables(self._engine)
-        self.ledger_id = self._ledger_id()
+        with self._writing(meta) as connection:
+            self._insert(connection, meta, ("key", "value"), [("ledger_id", str(uuid.uuid4()))])
+        self.ledger_id: str = self._ledger_id() or ""
+
+    @classmethod
+    def existing(cls, url: str | URL) -> FeedbackStore | None:
+        """The store, opened without a write, so without waiting for a writer; None where nothing was stored yet."""
+        parsed = sa.make_url(url)
+        file = _sqlite_file(parsed)
+        if file is not None and not file.is_file():
+            return None
+        store = cls.__new__(cls)
+        store.url, store._engine = parsed, _engine(parsed)
+        ledger_id = store._ledger_id() if sa.inspect(store._engine).has_table(meta.name) else None
+        if ledger_id is None:
+            store.close()
+            return None
+        store.ledger_id = ledger_id
+        return store
 
     def close(self) -> None:
         self._engine.dispose()
@@ -183,6 +195,21 @@ class FeedbackStore:
         with self._engine.connect() as connection:
             return connection.execute(query).first() is not None
 
+    def touched_prompts(self, after_seq: int, through_seq: int) -> set[str]:
+        """Hashes of the prompts that the events with after_seq < seq <= through_seq judge or take a judgement back of.
+
+        An undo whose target is stored later touches nothing: the target itself will.
+        """
+        target = events.alias("target")
+        between = sa.and_(events.c.seq > after_seq, events.c.seq <= through_seq)
+        judged = sa.select(events.c.prompt_hash).where(between, events.c.kind != "undo")
+        taken_back = sa.select(target.c.prompt_hash).where(
+            between, events.c.target.is_not(None), target.c.event_id == events.c.target,
+            target.c.kind != "undo", target.c.seq <= through_seq,
+        )  # fmt: skip
+        with self._engine.connect() as connection:
+            return {*connection.scalars(judged), *connection.scalars(taken_back)}
+
     def _seqs(self, event_ids: Iterable[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         with self._engine.connect() as connection:
@@ -215,15 +242,31 @@ class FeedbackStore:
         statement = f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks}) ON CONFLICT DO NOTHING"
         return connection.exec_driver_sql(statement, list(rows)).rowcount
 
-    def _ledger_id(self) -> str:
-        with self._writing(meta) as connection:
-            self._insert(connection, meta, ("key", "value"), [("ledger_id", str(uuid.uuid4()))])
+    def _ledger_id(self) -> str | None:
         with self._engine.connect() as connection:
-            return connection.execute(sa.select(meta.c.value).where(meta.c.key == "ledger_id")).scalar_one()
+            return connection.scalar(sa.select(meta.c.value).where(meta.c.key == "ledger_id"))
 
     def _stream(self, query: sa.Select[Any]) -> Iterator[Any]:
         with self._engine.connect() as connection:
             yield from connection.execution_options(yield_per=500).execute(query)
+
+
+def _sqlite_file(url: URL) -> Path | None:
+    """The file of a SQLite store. None for another database; raises ValueError for a store in memory."""
+    if url.get_backend_name() != "sqlite":
+        return None
+    if not url.database or url.database == ":memory:":
+        raise ValueError("the feedback store needs a file: sqlite:///path/to/feedback.db")
+    return Path(url.database)
+
+
+def _engine(url: URL) -> Engine:
+    """Connects only when it is used."""
+    if _sqlite_file(url) is not None:
+        return _sqlite_engine(url)
+    if url.get_backend_name() == "postgresql":
+        return sa.create_engine(url, hide_parameters=True)
+    raise ValueError(f"unsupported feedback store {url.get_backend_name()!r}: use sqlite or postgresql")
 
 
 def _sqlite_engine(url: URL) -> Engine:

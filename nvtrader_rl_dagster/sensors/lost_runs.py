@@ -162,11 +162,7 @@ def _code_server_listens(run: dg.DagsterRun) -> bool:
 def _is_here(run: dg.DagsterRun) -> bool:
     """Whether the worker would run on this machine. A run from the command line names no server."""
     server = _server(run)
-    return bool(server.get("socket")) or server.get("host", "localhost") in (
-        "localhost",
-        "127.0.0.1",
-        socket.gethostname(),
-    )
+    return bool(server.get("socket")) or server.get("host", "localhost") in _LOCAL
 
 
 def _server(run: dg.DagsterRun) -> dict[str, Any]:
