@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?=
 PORT ?= 3000
+WORKERS ?= 2
 
 .PHONY: help demo test test-kill lint up bench clean
 
@@ -13,6 +14,7 @@ help:
 	@echo "make up [PORT=3000]    the Dagster web UI on the same data"
 	@echo "make test              lint, types and all tests"
 	@echo "make test-kill         the whole kill matrix, most of an hour; times go to build/kills.jsonl"
+	@echo "make test-kill         the whole kill matrix, most of an hour"
 	@echo "make bench             the benchmarks"
 
 demo: $(VENV)/.demo
@@ -21,8 +23,9 @@ demo: $(VENV)/.demo
 up: $(VENV)/.demo
 	$(BIN)/nvtrader-rl up --port $(PORT)
 
+# Two files at a time, one thread each: most tests wait for processes rather than compute.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 test-kill: $(VENV)/.test
 	NVTRADER_RL_KILL_REPORT=build/kills.jsonl $(BIN)/python -m pytest -m kill tests/kill
@@ -33,7 +36,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test
-	for b in benchmarks/conversion.py benchmarks/feedback_import.py benchmarks/import_cost.py benchmarks/trainer_speed.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+	for b in benchmarks/conversion.py benchmarks/feedback_import.py benchmarks/import_cost.py benchmarks/trainer_speed.py benchmarks/log_tail.py benchmarks/sensor_tick.py benchmarks/overhead.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 $(BIN)/python: scripts/make_venv.sh
 	PYTHON="$(PYTHON)" scripts/make_venv.sh $(VENV)

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
+_PROCESS_TESTS = ("tests/kill/", "tests/process/", "tests/unit/cli/test_doctor.py")
 REAL_DATA = Path(os.environ.get("NVTRADER_RL_REAL_DATA") or REPO.parent / "shared" / "data")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `-n`, a file runs in one worker; whoever starts or looks for Ray daemons and supervisors, in the same."""
+    for item in items:
+        path = item.path.relative_to(REPO).as_posix()
+        together = path.startswith(_PROCESS_TESTS)
+        item.add_marker(pytest.mark.xdist_group("processes" if together else path))
 
 
 @pytest.fixture(scope="session")
