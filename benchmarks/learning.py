@@ -24,9 +24,9 @@ from nvtrader_rl_dagster.datasets.shapes import nemo_rank_row
 from nvtrader_rl_dagster.evaluation.scores import Evaluation, evaluate, prompts_by_pair, read_scores
 from nvtrader_rl_dagster.feedback.importing import import_paths
 from nvtrader_rl_dagster.feedback.store import FeedbackStore
+from nvtrader_rl_dagster.nemo_rl.backends import embedded_environment, embedded_trainer
 from nvtrader_rl_dagster.nemo_rl.checkpoints import newest_checkpoint
 from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, PreferenceData, build_dpo_config
-from nvtrader_rl_dagster.nemo_rl.backends import embedded_environment, embedded_trainer
 
 
 def prepare(feedback: Path, folder: Path) -> PreferenceData:

@@ -11,7 +11,7 @@ from nvtrader_rl_dagster.feedback.trigger import Cursor, Window, decide
 from nvtrader_rl_dagster.jobs import champion_evaluation, feedback_to_champion
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.feedback import FeedbackResource
-from nvtrader_rl_dagster.sensors.standing import MAX_RETRIES_TAG, THRESHOLD_TAG, WINDOW_TAG, standing, temporary_home
+from nvtrader_rl_dagster.sensors.standing import standing, temporary_home, window_request
 from nvtrader_rl_dagster.sensors.threshold import EVENTS_PER_TICK, preference_threshold
 from nvtrader_rl_dagster.settings import NIGHTLY_VARIABLE, WEEKLY_VARIABLE, Settings
 
@@ -76,11 +76,7 @@ def nightly_loop(
         # Both could request the same window at the same moment, and each would see nothing in flight.
         return dg.SkipReason(f"{decision.reason}; {preference_threshold.name} starts this one")
     window = Window(store.ledger_id, cursor.seq)
-    return dg.RunRequest(
-        run_key=f"nightly:{window.key}",
-        run_config={"ops": {"preference_pairs": {"config": {"through_seq": window.through_seq}}}},
-        tags={WINDOW_TAG: window.key, THRESHOLD_TAG: str(settings.nightly_pairs), MAX_RETRIES_TAG: "1"},
-    )
+    return window_request(window, settings.nightly_pairs, prefix="nightly:")
 
 
 weekly_champion = dg.ScheduleDefinition(
