@@ -36,7 +36,8 @@ def measure(server: Server, state: Path) -> dict[str, float]:
         found[f"{name} MiB"] = process.memory_info().rss / 2**20
         found[f"{name} files"] = process.num_fds()
     found["processes"] = len(server.tree())
-    found["temporary entries"] = len([p for p in Path(tempfile.gettempdir()).iterdir() if p.name.startswith("nvr-")])
+    # Other launches on this machine have folders there, too.
+    found["Ray folders left"] = sum(str(state) in mark.read_text() for mark in Path("/tmp").glob("nvr-*/launch.json"))
     runs = [p for p in (state / "nemo_rl" / "runs").iterdir() if not p.name.startswith(".")]
     found["entries per run folder"] = statistics.mean(len(list(run.iterdir())) for run in runs)
     return found
@@ -105,7 +106,7 @@ def report(measured: list[dict[str, Any]]) -> None:
     for name in measured[0]:
         early = statistics.median(m[name] for m in measured[tenth : 2 * tenth])
         late = statistics.median(m[name] for m in measured[-tenth:])
-        ratio = late / early if early else float(late > 0) + 1
+        ratio = late / early if early else 1 + late
         worst = max(worst, ratio)
         print(f"{name:<24} early {early:8.1f}   late {late:8.1f}   ratio {ratio:.3f}")
     print(f"largest ratio {worst:.3f} (gate {GATE})")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 
 import dagster as dg
+import httpx
 
 from nvtrader_rl_dagster.nemo_rl.runs import RunState
 from tests.kill import proofs
@@ -58,7 +60,7 @@ class Harness:
     def __init__(self, loop: LoopUnderTest) -> None:
         self.loop = loop
         self._next: str | None = None
-        self._feedback_files = 0
+        self._feedback_files = self._pairs = 0
         #: First runs of families, and how many trained models each must have made.
         self._models: dict[str, int] = {}
 
@@ -66,6 +68,7 @@ class Harness:
         """Feedback, a running server, and a champion for the kills to leave alone."""
         loop = self.loop
         feedback = clear_preferences(loop.root / "feedback" / "first.jsonl")
+        self._pairs = len(feedback.read_text().splitlines())
         loop.set_pace(Pace(misbehave=False).at_once, _LEARNS_FAST)
         # Before the server: its sensor finds these pairs trained.
         done = loop.server.command("demo", "--data", str(feedback), seconds=300)
@@ -82,6 +85,7 @@ class Harness:
             loop.server.start()
         run_id = self._take_run(case)
         champion, pairs = loop.champion(), loop.pairs()
+        assert len(pairs) == self._pairs, f"{len(pairs)} pairs in the store, {self._pairs} were imported"
         reach(loop, run_id, case.moment)
         before = proofs.Standing.of(loop, run_id)
         blow = Blow(case, run_id, time.monotonic(), loop.census.launches_alive(), record)
@@ -92,20 +96,27 @@ class Harness:
         {Fate.CANCELLED: self._cancelled, Fate.RESUMED: self._resumed, Fate.GOES_ON: self._goes_on}[fate](blow)
         if fate is Fate.RESUMED and case.moment in (Moment.STARTED, Moment.STEPS, Moment.SAVE):
             proofs.resumed(loop, run_id, before)
-        assert loop.pairs() == pairs, "pairs were lost"
+        lost = set(pairs) - set(loop.pairs())
+        assert not lost, f"pairs were lost: {sorted(lost)}"
         assert loop.champion() == champion, "the champion changed"
         proofs.no_double_training(loop, self._models)
 
     def recover(self) -> None:
         """After a failed case: nothing in flight and no server, so that it is the only one that fails."""
+        loop = self.loop
         self._next = None
         self._models.clear()
-        self.loop.server.stop()
-        for _ in self.loop.census.kill():
+        in_flight = [run.run_id for run in loop.runs() if not run.is_finished]
+        with contextlib.suppress(httpx.HTTPError, AssertionError):
+            for run_id in in_flight:
+                loop.server.terminate(run_id)
+            wait_until(lambda: all(loop.status(run_id) in FINAL for run_id in in_flight), NEXT_SECONDS, "")
+        loop.server.stop()
+        for _ in loop.census.kill():
             pass
-        for run in self.loop.runs():
+        for run in loop.runs():
             if not run.is_finished:
-                self.loop.instance.report_run_canceled(run)
+                loop.instance.report_run_canceled(run)
 
     # The three fates
 
@@ -151,7 +162,7 @@ class Harness:
         )
         blow.record.next_started = since(base)
         if found_later:
-            proofs.nothing_left(loop, base, blow.launches, blow.record)
+            proofs.nothing_left(loop, base, blow.launches, blow.record, NEXT_SECONDS)
         if blow.case.moment is Moment.SCORE:
             wait_until(
                 lambda: loop.family(run_id)[-1].status in FINAL and len(loop.family(run_id)) >= len(known),
@@ -160,7 +171,7 @@ class Harness:
             )
             last = loop.family(run_id)[-1]
             assert last.status is dg.DagsterRunStatus.SUCCESS, last_words(loop, last.run_id)
-            proofs.nothing_left(loop, time.monotonic(), None, None)
+            proofs.nothing_left(loop, time.monotonic(), None)
         else:
             wait_until(lambda: self._is_trained(run_id), _RUN_SECONDS, lambda: f"{loop.trainings(run_id)}")
             # Its scoring can be killed next.
@@ -218,6 +229,7 @@ class Harness:
         file = clear_preferences(loop.root / "feedback" / f"{name}.jsonl", prompts=8)
         file.write_text(file.read_text().replace("Comment on fund", f"Comment on {name} fund"))
         import_into(loop.home.root, file)
+        self._pairs += 8
         (run,) = wait_until(
             lambda: [run for run in loop.runs() if run.run_id not in known],
             seconds + SENSOR_SECONDS,

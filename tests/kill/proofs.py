@@ -27,8 +27,14 @@ def since(moment: float) -> float:
     return round(time.monotonic() - moment, 2)
 
 
-def nothing_left(loop: LoopUnderTest, struck: float, launches: set[str] | None, record: KillRecord | None) -> None:
-    """No process of these launches (None: of any), and none of them holds the lease."""
+def nothing_left(
+    loop: LoopUnderTest,
+    struck: float,
+    launches: set[str] | None,
+    record: KillRecord | None = None,
+    seconds: float = CLEAN_SECONDS,
+) -> None:
+    """In time: no process of these launches (None: of any), and none of them holds the lease."""
 
     def left() -> dict[int, str]:
         return loop.census.alive() if launches is None else loop.census.of_launches(launches)
@@ -37,9 +43,9 @@ def nothing_left(loop: LoopUnderTest, struck: float, launches: set[str] | None, 
         holder = lease_holder(loop.home.lease)
         return holder is None or (launches is not None and holder.get("launch_id") not in launches)
 
-    wait_until(lambda: not left(), CLEAN_SECONDS - since(struck), lambda: f"still alive: {left()}", 0.05)
+    wait_until(lambda: not left(), seconds - since(struck), lambda: f"still alive: {left()}", 0.05)
     gone = since(struck)
-    wait_until(free, CLEAN_SECONDS - since(struck), lambda: f"lease: {lease_holder(loop.home.lease)}", 0.05)
+    wait_until(free, seconds - since(struck), lambda: f"lease: {lease_holder(loop.home.lease)}", 0.05)
     if record:
         record.nothing_left, record.lease_free = gone, since(struck)
 
