@@ -106,11 +106,8 @@ class Harness:
         loop = self.loop
         self._next = None
         self._models.clear()
-        in_flight = [run.run_id for run in loop.runs() if not run.is_finished]
         with contextlib.suppress(httpx.HTTPError, AssertionError):
-            for run_id in in_flight:
-                loop.server.terminate(run_id)
-            wait_until(lambda: all(loop.status(run_id) in FINAL for run_id in in_flight), NEXT_SECONDS, "")
+            wait_until(self._nothing_in_flight, 2 * NEXT_SECONDS, "", every=3)
         loop.server.stop()
         for _ in loop.census.kill():
             pass
@@ -248,6 +245,14 @@ class Harness:
             lambda: f"the next run is {loop.status(run_id)}\n{last_words(loop, run_id)}",
         )
         blow.record.next_started = since(base)
+
+    def _nothing_in_flight(self) -> bool:
+        """End what runs, and what Dagster still wants to retry when it comes."""
+        runs = self.loop.runs()
+        for run in runs:
+            if not run.is_finished:
+                self.loop.server.terminate(run.run_id)
+        return all(run.is_finished and not run.is_complete_and_waiting_to_retry for run in runs)
 
     def _is_trained(self, run_id: str) -> bool:
         return any(training.state is RunState.SUCCEEDED for _, training in self.loop.trainings(run_id))

@@ -29,7 +29,7 @@ class Moment(str, Enum):
     SCORE = "scoring"
 
 
-def reach(loop: LoopUnderTest, run_id: str, moment: Moment, seconds: float = 90) -> None:
+def reach(loop: LoopUnderTest, run_id: str, moment: Moment, seconds: float = 180) -> None:
     """Wait until the run is there. Fails when it ends before."""
     conditions: dict[Moment, Callable[[], object]] = {
         Moment.DATA: lambda: loop.happened(run_id, dg.DagsterEventType.STEP_SUCCESS, "nemo_rl_dataset"),

@@ -147,6 +147,9 @@ def test_rows_that_cannot_be_used_are_set_aside_and_the_file_counts_as_imported(
     assert {row["reason"] for row in store.iter_set_aside()} == {"empty_chosen", "truncated_json"}
 
 
+TORN = gzip.compress(lines(trl_row(0)), mtime=0)[:9]
+
+
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
@@ -154,7 +157,7 @@ def test_rows_that_cannot_be_used_are_set_aside_and_the_file_counts_as_imported(
         ("empty.jsonl", b"", ["file: empty.jsonl", "line: -", "no_rows", "remedy: check that the right file"]),
         ("cut.jsonl", b'{"prompt": "q', ["line: 1", "truncated_json", "remedy: write the file again"]),
         ("head.csv", b"prompt,prompt\na,b\n", ["line: 1", "duplicate_key", "remedy: keep one of the two"]),
-        ("torn.jsonl.gz", gzip.compress(lines(trl_row(0)), mtime=0)[:9], ["truncated_gzip", "copy or download the file again"]),
+        ("torn.jsonl.gz", TORN, ["truncated_gzip", "copy or download the file again"]),
         ("not.parquet", b"PAR1 no", ["unreadable_file", "remedy: check the file's format"]),
     ],
 )
