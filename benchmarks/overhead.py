@@ -38,7 +38,7 @@ weights.mkdir(parents=True, exist_ok=True)
 print("=" * 25 + " Step 1/1 " + "=" * 25)
 print("📊 Training Results:\\n  • loss: 0.6931\\n\\n⏱️  Timing:")
 """
-TRAINING = {"base_model": "builtin:tiny", "batch_pairs": 16, "epochs": 1000, "max_steps": 150, "validation_pairs": 32}
+TRAINING = {"base_model": "builtin:tiny", "batch_pairs": 16, "epochs": 1000, "max_steps": 40, "validation_pairs": 32}
 
 
 @dg.asset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,13 @@ import pytest
 REPO = Path(__file__).resolve().parents[1]
 _PROCESS_TESTS = ("tests/kill/", "tests/process/", "tests/unit/cli/test_doctor.py")
 REAL_DATA = Path(os.environ.get("NVTRADER_RL_REAL_DATA") or REPO.parent / "shared" / "data")
+
+
+def pytest_configure() -> None:
+    """Children inherit ignored signals, and a background job of a shell ignores the interrupt that tests send."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGTERM, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
