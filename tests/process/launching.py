@@ -111,4 +111,11 @@ def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def gone(*pids: int) -> bool:
-    return not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids)
+    return not any(_lives(pid) for pid in pids)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:  # also when it ends between the two questions
+        return False
