@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+import nvtrader_rl_dagster.loading  # noqa: F401 (before our own modules)
 from nvtrader_rl_dagster.assets.champion_scores import champion_scores
 from nvtrader_rl_dagster.assets.checkpoints import dpo_checkpoint
 from nvtrader_rl_dagster.assets.checks import CHECKS
