@@ -7,21 +7,23 @@ DATA ?=
 PORT ?= 3000
 WORKERS ?= 2
 
-.PHONY: help demo test test-kill lint up bench clean
+.PHONY: help install demo test test-kill lint up bench clean
 
 help:
+	@echo "make install           the virtual environment with our package"
 	@echo "make demo [DATA=path]  set up, import feedback, run the whole loop once, print a summary"
 	@echo "make up [PORT=3000]    the Dagster web UI on the same data"
 	@echo "make test              lint, types and all tests"
 	@echo "make test-kill         the whole kill matrix, most of an hour; times go to build/kills.jsonl"
-	@echo "make test-kill         the whole kill matrix, most of an hour"
 	@echo "make bench             the benchmarks"
+
+install: $(VENV)/.demo
 
 demo: $(VENV)/.demo
 	$(BIN)/nvtrader-rl demo $(if $(DATA),--data "$(DATA)")
 
 up: $(VENV)/.demo
-	$(BIN)/nvtrader-rl up --port $(PORT)
+	set -a; [ ! -f third_party/nemo-rl.env ] || . third_party/nemo-rl.env; exec $(BIN)/nvtrader-rl up --port $(PORT)
 
 # Two files at a time, one thread each: most tests wait for processes rather than compute.
 test: lint
