@@ -38,7 +38,7 @@ lint: $(VENV)/.test
 	$(BIN)/mypy
 
 bench: $(VENV)/.test
-	for b in benchmarks/conversion.py benchmarks/feedback_import.py benchmarks/import_cost.py benchmarks/trainer_speed.py benchmarks/log_tail.py benchmarks/sensor_tick.py benchmarks/overhead.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+	for b in benchmarks/conversion.py benchmarks/feedback_import.py benchmarks/import_cost.py benchmarks/trainer_speed.py benchmarks/log_tail.py benchmarks/log_parser.py benchmarks/sensor_tick.py benchmarks/overhead.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
 
 $(BIN)/python: scripts/make_venv.sh
 	PYTHON="$(PYTHON)" scripts/make_venv.sh $(VENV)

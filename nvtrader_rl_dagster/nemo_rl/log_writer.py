@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 
 from nvtrader_rl_dagster.nemo_rl.log_parser import LogParser, Metric, clean
+from nvtrader_rl_dagster.nemo_rl.metrics import metric_line
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, timestamp
 
 _TAIL_LINES = 40
@@ -30,6 +31,7 @@ class LogWriter:
         self._log = _LineFile(directory.log)
         self._metrics = _LineFile(directory.metrics)
         self.lines = _last_number(self._log)
+        self.first_line = self.lines + 1
 
     def line(self, raw: bytes) -> None:
         """Take one line as the trainer wrote it, carriage returns and escape codes included."""
@@ -37,16 +39,16 @@ class LogWriter:
         self.lines += 1
         self.lost_lines += self._log.append(orjson.dumps({"n": self.lines, "ts": timestamp(), "text": text}) + b"\n")
         self.tail.append(clean(text)[:_TAIL_CHARACTERS])
-        step, saved = self.parser.step, len(self.parser.saved_steps)
-        found = list(self.parser.feed(text))
+        signs = self.parser.signs
+        found = self.parser.feed(text) if raw.endswith(b"\n") else self.parser.feed_last(text)
         self._take(found)
         # Before the first step any output is a sign of life: a model loads, an environment is built.
-        if found or self.parser.step != step or len(self.parser.saved_steps) != saved or not self.parser.step:
+        if found or self.parser.signs != signs or not self.parser.step:
             self.progressed = time.monotonic()
 
     def close(self) -> None:
         """The block that the end of the output cut off, and what a full disk held back."""
-        self._take(list(self.parser.close()))
+        self._take(self.parser.close())
         for file in (self._log, self._metrics):
             if file.flush():
                 self.lost_lines += len(file.backlog)
@@ -54,16 +56,7 @@ class LogWriter:
 
     def _take(self, found: list[Metric]) -> None:
         for metric in found:
-            row = {
-                "step": metric.step,
-                "split": metric.split,
-                "set": metric.set,
-                "name": metric.name,
-                "value": metric.value,
-            }
-            if metric.flag:
-                row["flag"] = metric.flag
-            self._metrics.append(orjson.dumps(row) + b"\n")
+            self._metrics.append(metric_line(metric))
 
 
 class _LineFile:

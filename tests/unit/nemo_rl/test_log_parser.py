@@ -103,6 +103,19 @@ def test_a_log_that_breaks_off_inside_a_block_keeps_what_it_printed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("last", "loss"),
+    [("0.6931", [0.6931]), ("1.0e-05", [1e-5]), ("nan", [None]), ("0.693", []), ("0", []), ("-", []), ("", [])],
+)
+def test_a_number_that_nothing_ends_counts_only_when_it_is_whole(last: str, loss: list[float | None]) -> None:
+    parser, _ = parse(step(1, 4))
+    for line in ("📊 Training Results:", "  • accuracy: 0.5"):
+        parser.feed(line)
+    metrics = [*parser.feed_last(f"  • loss: {last}"), *parser.close()]
+    assert [m.value for m in metrics if m.name == "loss"] == loss
+    assert [m.value for m in metrics if m.name == "accuracy"] == [0.5]
+
+
+@pytest.mark.parametrize(
     ("line", "end"),
     [
         ("Max number of steps has been reached, stopping training early", "max_steps"),
