@@ -45,6 +45,11 @@ class Home:
         return self.root / "nemo_rl" / "failed_windows"
 
     @property
+    def lengths(self) -> Path:
+        """Token counts of data sets that were looked at before; nothing is lost with them."""
+        return self.root / "nemo_rl" / "lengths"
+
+    @property
     def inbox(self) -> Path:
         """Feedback files dropped here are imported by themselves."""
         return self.root / "inbox"

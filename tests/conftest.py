@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parents[1]
-_PROCESS_TESTS = ("tests/kill/", "tests/process/", "tests/unit/cli/test_doctor.py")
+_PROCESS_TESTS = ("tests/kill/", "tests/contract/", "tests/process/", "tests/unit/cli/test_doctor.py")
 REAL_DATA = Path(os.environ.get("NVTRADER_RL_REAL_DATA") or REPO.parent / "shared" / "data")
 
 

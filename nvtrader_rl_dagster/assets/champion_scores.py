@@ -55,12 +55,12 @@ def champion_scores(
     refuse_unfair(held_out, {"champion": _manifest(serving, artifacts)})
     out = scores_file(artifacts, serving).parent
     models = {"base": serving.base_model, "champion": serving.path}
-    summary = gb10.score(models, held_out.validation, out, config.max_sequence_tokens)
+    summary = gb10.score(models, held_out.held_out, out, config.max_sequence_tokens)
     evaluation = evaluate(
         read_scores(out / "base.jsonl"),
         read_scores(out / "champion.jsonl"),
         None,
-        prompts_by_pair(held_out.validation),
+        prompts_by_pair(held_out.held_out),
         {name: summary[name]["off_topic_loss"] for name in models},
         config.confidence,
     )

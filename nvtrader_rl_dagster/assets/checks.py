@@ -38,7 +38,7 @@ def has_training_pairs(artifacts: ArtifactStore) -> dg.AssetCheckResult:
 def no_leakage(artifacts: ArtifactStore) -> dg.AssetCheckResult:
     """No prompt stands in both train and validation."""
     data = artifacts.preference_data()
-    held_out = {_digest(row["context"]) for row in _rows(data.validation)}
+    held_out = {_digest(row["context"]) for row in _rows(data.held_out)}
     leaked = [row["pair_id"] for row in _rows(data.train) if _digest(row["context"]) in held_out]
     return dg.AssetCheckResult(
         passed=not leaked,

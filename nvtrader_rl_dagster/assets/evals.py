@@ -47,13 +47,13 @@ def eval_scores(config: EvalConfig, gb10: GB10Resource, artifacts: ArtifactStore
     held_out = artifacts.preference_data()
     refuse_unfair(held_out, trained)
     out = artifacts.evaluation(manifest["checkpoint_id"])
-    summary = gb10.score(models, held_out.validation, out, config.max_sequence_tokens)
+    summary = gb10.score(models, held_out.held_out, out, config.max_sequence_tokens)
     scores = {name: read_scores(out / f"{name}.jsonl") for name in models}
     evaluation = evaluate(
         scores["base"],
         scores["candidate"],
         scores.get("champion"),
-        prompts_by_pair(held_out.validation),
+        prompts_by_pair(held_out.held_out),
         {name: summary[name]["off_topic_loss"] for name in models},
         config.confidence,
     )

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from nvtrader_rl_dagster.cli import champion, demo, doctor, feedback, prune, runs, up
+from nvtrader_rl_dagster.cli import (
+    champion,
+    checkpoints,
+    config,
+    demo,
+    doctor,
+    feedback,
+    log,
+    preflight,
+    prune,
+    runs,
+    up,
+)
 
 app = typer.Typer(
     name="nvtrader-rl",
@@ -14,10 +26,14 @@ app = typer.Typer(
 )
 app.add_typer(feedback.app, name="feedback")
 app.add_typer(runs.app, name="runs")
+app.add_typer(checkpoints.app, name="checkpoints")
+app.add_typer(log.app, name="log")
 app.add_typer(champion.app, name="champion")
 app.command("demo")(demo.demo)
 app.command("up")(up.up)
 app.command("doctor")(doctor.doctor)
+app.command("config")(config.config)
+app.command("preflight")(preflight.preflight)
 app.command("prune")(prune.prune)
 
 if __name__ == "__main__":

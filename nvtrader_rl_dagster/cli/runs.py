@@ -69,7 +69,7 @@ def list_(
 @app.command()
 def show(run: str = RunId, as_json: bool = AsJson) -> None:
     """One run: its record, checkpoints, last metrics, failure with advice, last log lines."""
-    directory = _find(run)
+    directory = find_run(run)
     record = directory.record()
     checkpoints = [{"step": c.step, "path": str(c.path)} for c in complete_checkpoints(directory.checkpoints)]
     metrics = _last_metrics(directory)
@@ -108,7 +108,7 @@ def tail(
     """The end of a run's log as a terminal would show it."""
     from nvtrader_rl_dagster.nemo_rl.reconcile import is_looked_after
 
-    directory = _find(run)
+    directory = find_run(run)
     run_id = directory.run_id
     try:
         page = tail_log(run_id, max_lines=lines)
@@ -138,7 +138,7 @@ def cancel(
     wait: bool = typer.Option(False, "--wait", help="Return when the run has ended; 0 only if it was cancelled."),
 ) -> None:
     """Stop a run and everything it started. Cancelling twice changes nothing."""
-    record = cancel_run(_find(run).run_id, by="nvtrader-rl runs cancel")
+    record = cancel_run(find_run(run).run_id, by="nvtrader-rl runs cancel")
     if not record.ended_for_good and not wait:
         console.print(f"{record.run_id} will be stopped.", markup=False)
         return
@@ -167,8 +167,8 @@ def _ended(run_id: str) -> RunRecord:
     return record
 
 
-def _find(part: str) -> RunDirectory:
-    """The run with this id, or the only one whose id has this part."""
+def find_run(part: str) -> RunDirectory:
+    """The run with this id, or the only one whose id has this part; leaves with an error otherwise."""
     runs = list(RunStore(Home.from_env().runs).all())
     found = [run for run in runs if part == run.run_id] or [run for run in runs if part and part in run.run_id]
     if not found:

@@ -9,16 +9,13 @@ from pathlib import Path
 
 from nvtrader_rl_dagster.doctor.finding import Finding, error, existing_parent, gigabytes, ok, warning
 from nvtrader_rl_dagster.doctor.gpu import GpuError, gpus
-from nvtrader_rl_dagster.doctor.model_size import FLOAT32, base_model, measured_checkpoint
+from nvtrader_rl_dagster.doctor.model_size import base_model, measured_checkpoint
 from nvtrader_rl_dagster.doctor.trainers import chosen_trainer
 from nvtrader_rl_dagster.home import Home
+from nvtrader_rl_dagster.nemo_rl.preflight.sizes import checkpoint_bytes, state_bytes
 
 #: The two best, the latest, and the one being written before an older one is removed.
 _CHECKPOINTS = 4
-#: Float32 copies in a checkpoint: the weights twice (sharded and as a Hugging Face folder) and AdamW's two moments.
-_CHECKPOINT_COPIES = 4
-#: Float32 copies in memory: policy, reference, gradients and AdamW's two moments.
-_MEMORY_COPIES = 5
 #: Ray refuses to store objects on a disk that is fuller (RAY_local_fs_capacity_threshold).
 _RAY_FULL = 0.95
 _RAY_FREE = 2e9
@@ -30,7 +27,7 @@ def check_disk(home: Home) -> Iterator[Finding]:
     model = base_model(home)
     measured = measured_checkpoint(home)
     if model.parameters:
-        size = model.parameters * FLOAT32 * _CHECKPOINT_COPIES
+        size = checkpoint_bytes(model.parameters, optimizer=True, consolidated=True)
         how = f"predicted from the {model.parameters / 1e6:,.0f} M parameters of {model.name}, {model.source}"
     elif measured:
         checkpoint, run, size = measured
@@ -67,7 +64,7 @@ def check_memory(home: Home) -> Iterator[Finding]:
             "20 bytes for each of its parameters must be available",
         )
         return
-    need = model.parameters * FLOAT32 * _MEMORY_COPIES
+    need = sum(state_bytes(model.parameters, reference=True).values())
     where, total, available = "memory", psutil.virtual_memory().total, psutil.virtual_memory().available
     trainer = chosen_trainer()
     if trainer is not None and trainer.name == "nemo_rl":

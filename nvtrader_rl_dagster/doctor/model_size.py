@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import os
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
-import orjson
 import yaml
 
 from nvtrader_rl_dagster.home import Home
 from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, newest_checkpoint
 from nvtrader_rl_dagster.nemo_rl.configs import resolve_base_model
+from nvtrader_rl_dagster.nemo_rl.model_files import count_parameters
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunStore
 
-FLOAT32 = 4
-_BUILTIN = {"builtin:tiny": 2_016_960, "builtin:smollm2": 134_515_008}
 _NEWEST_RUNS = 20
 
 
@@ -51,30 +45,6 @@ def measured_checkpoint(home: Home) -> tuple[Checkpoint, RunDirectory, int] | No
             files = (file for file in checkpoint.path.rglob("*") if file.is_file())
             return checkpoint, run, sum(file.stat().st_size for file in files)
     return None
-
-
-def count_parameters(name: str) -> int | None:
-    """Parameters of a built-in model, of a local folder, or of a model in the Hugging Face cache; None when unknown."""
-    if name in _BUILTIN:
-        return _BUILTIN[name]
-    folder = Path(name).expanduser() if Path(name).expanduser().is_dir() else _cached(name)
-    files = sorted(folder.glob("*.safetensors")) if folder else []
-    return sum(map(_parameters_in, files)) if files else None
-
-
-def _parameters_in(file: Path) -> int:
-    """Sum over the header's shapes: 8 bytes little-endian length, then JSON (the safetensors format)."""
-    with file.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        header = orjson.loads(stream.read(length))
-    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
-
-
-def _cached(name: str) -> Path | None:
-    """Newest snapshot of a hub model in the cache; nothing is downloaded."""
-    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
-    snapshots = (home / "hub" / f"models--{name.replace('/', '--')}" / "snapshots").glob("*")
-    return max(snapshots, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def _newest_runs(home: Home) -> Iterator[RunDirectory]:

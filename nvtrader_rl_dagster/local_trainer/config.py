@@ -2,60 +2,20 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from nvtrader_rl_dagster.nemo_rl.config_files import ConfigFileError, load_with_parents, register_resolvers
 
 T = TypeVar("T")
 
 
 class ConfigError(ValueError):
     """A key of the run's YAML is missing, has the wrong type, or asks for something that is not supported."""
-
-
-def _register_resolvers() -> None:
-    resolvers: dict[str, Callable[..., Any]] = {"mul": lambda a, b: a * b, "div": lambda a, b: a / b, "max": max}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # omegaconf 2.4 deprecates the only name that 2.3 has with this meaning
-        for name, function in resolvers.items():
-            if not OmegaConf.has_resolver(name):
-                OmegaConf.register_new_resolver(name, function)
-
-
-def _merge(base: DictConfig, child: DictConfig) -> DictConfig:
-    """Merge ``child`` over ``base``; a child section with ``_override_: true`` replaces the base's section."""
-    for key in list(child.keys()):
-        section = child._get_node(key)
-        if isinstance(section, DictConfig) and not section._is_none() and section.get("_override_", False):
-            section.pop("_override_")
-            base.pop(key, None)
-    merged = OmegaConf.merge(base, child)
-    assert isinstance(merged, DictConfig)
-    return merged
-
-
-def _load_with_parents(path: Path, seen: tuple[Path, ...] = ()) -> DictConfig:
-    if path.resolve() in seen:
-        raise ConfigError(f"{path}: 'defaults' leads back to this file; remove the loop.")
-    try:
-        config = OmegaConf.load(path)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; check --config and 'defaults'.") from None
-    except Exception as error:  # yaml raises several unrelated types
-        raise ConfigError(f"{path}: not readable as YAML: {error}") from error
-    if not isinstance(config, DictConfig):
-        raise ConfigError(f"{path}: the top level must be a mapping of sections.")
-    parents = config.pop("defaults", None)
-    if parents is None:
-        return config
-    base = OmegaConf.create({})
-    for parent in parents if isinstance(parents, ListConfig) else [parents]:
-        base = _merge(base, _load_with_parents(path.parent / str(parent), (*seen, path.resolve())))
-    return _merge(base, config)
 
 
 def _apply_override(config: DictConfig, override: str) -> None:
@@ -97,8 +57,11 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
     Raises ConfigError with the file or the override, and the remedy.
     """
-    _register_resolvers()
-    config = _load_with_parents(path)
+    register_resolvers()
+    try:
+        config = load_with_parents(path)
+    except ConfigFileError as error:
+        raise ConfigError(str(error)) from error
     for override in overrides:
         _apply_override(config, override)
     try:

@@ -38,12 +38,15 @@ def _build(settings: Section, base: type, first: Any) -> Any:
 def build_optimizer(parameters: Iterable[torch.nn.Parameter], policy: Section) -> Optimizer:
     """The optimiser of ``policy.optimizer.{name,kwargs}`` over all parameters, without groups.
 
-    Where the YAML says nothing about ``fused`` and ``foreach``, AdamW is fused (5x faster here than torch's loop).
+    AdamW is fused (5x faster here than torch's loop). A false ``fused`` or ``foreach`` says how to compute with the
+    DTensor parameters that NeMo-RL has and this trainer has not: it is left out.
     """
     settings = policy.section("optimizer")
-    kwargs = settings.section("kwargs", optional=True).values
+    given = settings.section("kwargs", optional=True).values
+    kwargs = {key: value for key, value in given.items() if key not in ("fused", "foreach") or value}
     if settings.get("name", str) == "torch.optim.AdamW" and not {"fused", "foreach"} & kwargs.keys():
-        settings = Section(settings.values | {"kwargs": kwargs | {"fused": True}}, settings.path)
+        kwargs["fused"] = True
+    settings = Section(settings.values | {"kwargs": kwargs}, settings.path)
     result: Optimizer = _build(settings, Optimizer, parameters)
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import re
 import signal
@@ -10,17 +11,15 @@ from typing import Any
 
 from nvtrader_rl_dagster.nemo_rl.cancel import cancel_request
 from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, complete_checkpoints
+from nvtrader_rl_dagster.nemo_rl.diagnosis.diagnose import diagnose
+from nvtrader_rl_dagster.nemo_rl.diagnosis.table import BY_CODE
 from nvtrader_rl_dagster.nemo_rl.launch_files import Exit, ProcessRecord, Reason
-from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
+from nvtrader_rl_dagster.nemo_rl.metrics import add_scalars, read_metrics
+from nvtrader_rl_dagster.nemo_rl.redaction import redact_file
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunRecord, RunState, timestamp
 
 #: Ends after which the same training may go on from its newest checkpoint: nobody wanted them.
 RESUMABLE = frozenset({"owner_gone", "supervisor_died", "terminated", "trainer_killed"})
-#: The last three are how torch.save says it: its C++ stream does not know the reason.
-_DISK_FULL = re.compile(
-    r"No space left on device|File too large|Disk quota exceeded|database or disk is full"
-    r"|iostream error|PytorchStreamWriter failed writing|inline_container.*unexpected pos"
-)
 
 
 def conclude(directory: RunDirectory) -> RunRecord:
@@ -30,6 +29,12 @@ def conclude(directory: RunDirectory) -> RunRecord:
         return record
     launch = ProcessRecord.read(directory.path)
     ended = Exit.read(directory.path, launch.launch_id) if launch else None
+    # Also those of a save that was killed.
+    for config in directory.checkpoints.glob("*/config.yaml"):
+        redact_file(config)
+    # A broken event file or a full disk must not hide how the run ended.
+    with contextlib.suppress(ValueError, OSError):
+        add_scalars(directory.metrics, directory.path / "logs")
     checkpoints = complete_checkpoints(directory.checkpoints)
     for checkpoint in checkpoints:
         if not (checkpoint.path / "manifest.json").exists():
@@ -55,7 +60,10 @@ def _outcome(
     if ended.reason is Reason.CANCELLED:
         return RunState.CANCELLED, _failure("cancelled", ended.detail, "")
     if ended.reason is Reason.STALLED:
-        return RunState.STALLED, _failure("stalled", ended.detail, f"The whole log: {directory.log}")
+        found = diagnose(directory.log, ended.first_line)
+        said = f" The log says: {found.line}" if found.line else ""
+        remedy = f"{found.failure.remedy} " if found.failure else ""
+        return RunState.STALLED, _failure("stalled", f"{ended.detail}{said}", f"{remedy}The whole log: {directory.log}")
     if ended.reason is Reason.EXITED:
         failure = _failure_of_exit(directory, ended, checkpoints)
         return (RunState.FAILED if failure else RunState.SUCCEEDED), failure
@@ -72,33 +80,43 @@ def _outcome(
 
 def _failure_of_exit(directory: RunDirectory, ended: Exit, checkpoints: list[Checkpoint]) -> dict[str, Any] | None:
     """Why a trainer that ended by itself did not train; None when it did."""
-    code = ended.exit_code or 0
-    last = next((line.strip() for line in reversed(ended.tail) if line.strip()), "no output")
-    if code != 0:
-        full = next((line.strip() for line in reversed(ended.tail) if _DISK_FULL.search(line)), None)
-        if full or ended.lost_lines:
-            return _failure(
-                "disk_full",
-                f"there was no room to write: {full or 'the log'}.",
-                "Free space (nvtrader-rl prune), then repeat the Dagster run: it goes on from the last checkpoint.",
-            )
-        if code < 0:
-            name = signal.Signals(-code).name
-            why = " Memory may have run out." if code == -signal.SIGKILL else ""
-            return _failure("trainer_killed", f"the trainer was ended by {name}.{why}", "It resumes when retried.")
-        return _failure("exit", last, f"(exit code {code}; the whole log: {directory.log})")
-    if not any(m.split == "train" for m in read_metrics(directory.metrics)):
-        # NeMo-RL exits with 0 when the data do not fill one batch.
-        return _failure(
-            "zero_steps",
-            "the trainer ended without one optimizer step.",
-            "Import more feedback, or set a smaller batch_pairs.",
-        )
+    if ended.exit_code:
+        return _failure_of_error(directory, ended, ended.exit_code)
+    metrics = read_metrics(directory.metrics)
+    if not any(m.split == "train" for m in metrics):
+        return _known("zero_steps", "the trainer ended without one optimizer step.")
     if not checkpoints:
-        return _failure(
-            "no_checkpoint", "the trainer ended without a complete checkpoint.", f"Look into {directory.log}."
-        )
+        return _known("no_checkpoint", "the trainer ended without a complete checkpoint.")
+    loss = next((m for m in reversed(metrics) if m.split == "train" and m.name == "loss"), None)
+    if loss is not None and loss.flag in ("nan", "inf"):
+        return _known("nan_loss", f"the loss of step {loss.step} is {loss.flag}.")
     return None
+
+
+def _failure_of_error(directory: RunDirectory, ended: Exit, code: int) -> dict[str, Any]:
+    """The failure of a trainer that said so by its exit code, or was killed."""
+    found = diagnose(directory.log, ended.first_line)
+    if found.failure is BY_CODE["disk_full"] or ended.lost_lines or (not found.line and _full_disk(ended.tail)):
+        return _known("disk_full", f"there was no room to write: {found.line or _full_disk(ended.tail) or 'the log'}.")
+    if code < 0:
+        why = " Memory may have run out." if code == -signal.SIGKILL else ""
+        said = f" The log says: {found.line}" if found.line else ""
+        line = f"the trainer was ended by {signal.Signals(-code).name}.{said or why}"
+        return _failure("trainer_killed", line, "It resumes when retried.")
+    if found.failure is not None:
+        return _failure(found.failure.code, found.line, found.failure.remedy)
+    last = next((line.strip() for line in reversed(ended.tail) if line.strip()), "no output")
+    return _failure("exit", found.line or last, f"(exit code {code}; the whole log: {directory.log})")
+
+
+def _full_disk(tail: list[str]) -> str | None:
+    """The last line that says so; a full disk may have swallowed what stood around it."""
+    patterns = [re.compile(pattern) for pattern in BY_CODE["disk_full"].raised]
+    return next((line.strip() for line in reversed(tail) if any(p.search(line) for p in patterns)), None)
+
+
+def _known(code: str, line: str) -> dict[str, Any]:
+    return _failure(code, line, BY_CODE[code].remedy)
 
 
 def _failure(code: str, line: str, advice: str) -> dict[str, Any]:
@@ -126,7 +144,7 @@ def _manifest(directory: RunDirectory, record: RunRecord, checkpoint: Checkpoint
         "trained_through_seq": record.trained_through_seq,
         "validation_fraction": record.validation_fraction,
         "config_hash": record.config_hash,
-        "weights_sha256": checkpoint.weights_sha256(),
+        **checkpoint.describe(),
         "versions": versions(),
         "metrics": metrics,
     }

@@ -59,7 +59,7 @@ class Launch:
     """What a supervisor is asked to run. The environment is inherited, never written down: it holds secrets.
 
     owner: the process whose end ends the launch; None for a detached one. uses_ray: it must not start beside
-    somebody else's Ray cluster, which it would join.
+    somebody else's Ray cluster, which it would join. pythonpath: the trainer's, which is not the supervisor's.
     """
 
     launch_id: str
@@ -70,6 +70,7 @@ class Launch:
     owner: ProcessIdentity | None
     attempt: int = 1
     uses_ray: bool = False
+    pythonpath: str | None = None
 
     def write(self, folder: Path) -> Path:
         (folder / RESERVE_FILE).write_bytes(bytes(RESERVE_BYTES))
@@ -118,7 +119,8 @@ class Exit:
     """How a launch ended.
 
     exit_code: negative for a signal, None when nothing ran. left: processes that even SIGKILL did not end.
-    lines: lines in the log. lost_lines: lines that could not be written. tail: the last lines, cleaned.
+    lines: lines in the log. first_line: number of its first line there. lost_lines: lines that could not be written.
+    tail: the last lines, cleaned.
     """
 
     launch_id: str
@@ -128,6 +130,7 @@ class Exit:
     seconds: float = 0.0
     left: list[int] = field(default_factory=list)
     lines: int = 0
+    first_line: int = 1
     lost_lines: int = 0
     tail: list[str] = field(default_factory=list)
 

@@ -29,7 +29,8 @@ _STOP_SECONDS = 60.0
 
 
 class SupervisedProcess:
-    """One command under a supervisor, with its files in `directory`.
+    """One command under a supervisor, with its files in `directory`. env: its whole environment, besides what the
+    supervisor adds.
 
     However this process ends, the command ends as well, unless it is `detached`. The raw output goes to our standard
     output, which a Dagster step captures as its compute log.
@@ -62,12 +63,16 @@ class SupervisedProcess:
             owner=None if detached else ProcessIdentity.of(os.getpid()),
             attempt=attempt,
             uses_ray=uses_ray,
+            pythonpath=env.get("PYTHONPATH"),
         )
+        # The supervisor is our own Python, and finds us as this one did.
+        own = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+        trainers = {name: value for name, value in env.items() if name != "PYTHONPATH"}
         sys.stdout.flush()
         self._supervisor = subprocess.Popen(
             [sys.executable, "-m", SUPERVISOR_MODULE, str(launch.write(directory.path))],
             stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
-            env={**env, LAUNCH_VARIABLE: self._launch_id, LEASE_VARIABLE: str(lease)},
+            env={**trainers, **own, LAUNCH_VARIABLE: self._launch_id, LEASE_VARIABLE: str(lease)},
             start_new_session=True,
         )
 

@@ -128,6 +128,9 @@ class Supervisor:
         environment = {**os.environ, "RAY_TMPDIR": str(ray_folder.create(self._launch.launch_id, self._launch.lease))}
         # An address of somebody else's cluster would take the training out of our hands.
         environment.pop("RAY_ADDRESS", None)
+        environment.pop("PYTHONPATH", None)
+        if self._launch.pythonpath is not None:
+            environment["PYTHONPATH"] = self._launch.pythonpath
         return subprocess.Popen(
             self._launch.command,
             stdin=subprocess.DEVNULL,
@@ -236,6 +239,7 @@ class Supervisor:
             seconds=round(time.monotonic() - self._started, 3),
             left=left,
             lines=log.lines if log else 0,
+            first_line=log.first_line if log else 1,
             lost_lines=log.lost_lines if log else 0,
             tail=list(log.tail) if log else [],
         ).write(self._directory.path)

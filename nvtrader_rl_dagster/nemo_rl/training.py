@@ -10,6 +10,7 @@ import yaml
 
 from nvtrader_rl_dagster.nemo_rl.backends import Trainer
 from nvtrader_rl_dagster.nemo_rl.conclusion import conclude
+from nvtrader_rl_dagster.nemo_rl.export.exporter import Exporter
 from nvtrader_rl_dagster.nemo_rl.launch_files import Limits
 from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
 from nvtrader_rl_dagster.nemo_rl.resume import is_resumable, prepare_resume
@@ -80,6 +81,14 @@ class TrainingRun:
             if not is_resumable(self.directory, record) or record.attempt >= self._max_attempts:
                 raise TrainingFailedError(record.run_id, record.failure)
             prepare_resume(self.directory, record.dagster_run_id)
+
+    def export(self) -> list[Path]:
+        """Hugging Face folders of the newest and the best checkpoint, made where there are none yet.
+
+        Raises `ExportError`.
+        """
+        exporter = Exporter(self.directory, self.trainer, self._lease, self._limits, self._threads)
+        return exporter.newest_and_best()
 
     def _attempt(self) -> Generator[list[Metric], None, RunRecord]:
         process = self.start()

@@ -21,12 +21,14 @@ from nvtrader_rl_dagster.nemo_rl.backends import (
     embedded_environment,
     embedded_trainer,
 )
-from nvtrader_rl_dagster.nemo_rl.configs import DpoOptions, build_dpo_config, resolve_base_model
+from nvtrader_rl_dagster.nemo_rl.configs import BUILDERS, DpoOptions, Target, resolve_base_model
 from nvtrader_rl_dagster.nemo_rl.launch_files import Exit, Limits, Reason, StallPolicy
+from nvtrader_rl_dagster.nemo_rl.preflight.before_launch import PreflightError, before_launch
 from nvtrader_rl_dagster.nemo_rl.resume import is_resumable, prepare_resume, run_of
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState
 from nvtrader_rl_dagster.nemo_rl.supervised import SupervisedProcess
 from nvtrader_rl_dagster.nemo_rl.training import TrainingRun, write_config
+from nvtrader_rl_dagster.nemo_rl.versions import version_of
 from nvtrader_rl_dagster.resources.artifacts import ArtifactStore
 from nvtrader_rl_dagster.resources.training_step import TrainingStep
 
@@ -55,6 +57,11 @@ class GB10Resource(dg.ConfigurableResource):
     nemo_rl_source: str = Field(
         default="",
         description="NeMo-RL's source tree; empty means NVTRADER_NEMORL_SRC, else third_party/nemo-rl.",
+    )
+    pass_environment: list[str] = Field(
+        default=[],
+        description="Environment variables that a training gets besides the bridge's allow-list, for example HF_TOKEN "
+        "or WANDB_API_KEY; NVTRADER_NEMORL_PASS_ENV names more.",
     )
     gpus_per_node: int = Field(default=1, ge=1, description="GPUs that NeMo-RL asks Ray for.")
     threads: int = Field(default=0, ge=0, description="CPU threads of the embedded trainer; 0 means one per core.")
@@ -129,7 +136,7 @@ class GB10Resource(dg.ConfigurableResource):
 
     def _trainer(self, algo: str) -> Trainer:
         try:
-            return choose_trainer(self.backend, algo, self.nemo_rl_python, self.nemo_rl_source)
+            return choose_trainer(self.backend, algo, self.nemo_rl_python, self.nemo_rl_source, self.pass_environment)
         except BackendError as error:
             raise dg.Failure(str(error), allow_retries=False) from error
 
@@ -170,11 +177,11 @@ class GB10Resource(dg.ConfigurableResource):
         )
         options = config.model_copy(update={"base_model": base_model})
         try:
-            built = build_dpo_config(options, data, directory.checkpoints, directory.path / "logs")
+            target = self._target(trainer)
+            built = BUILDERS[algo](options, data, directory.checkpoints, directory.path / "logs", target)
         except ValueError as error:
-            directory.fail("no_rows", str(error))
+            directory.fail(str(error).partition(":")[0], str(error))
             raise dg.Failure(str(error), allow_retries=False) from error
-        built.config["cluster"]["gpus_per_node"] = self.gpus_per_node
         if self.run_limit_minutes:
             seconds = max(1, int(self.run_limit_minutes * 60 - self.grace_seconds))
             built.config["checkpointing"]["checkpoint_must_save_by"] = _days(seconds)
@@ -182,7 +189,18 @@ class GB10Resource(dg.ConfigurableResource):
             context.log.info(note)
         write_config(directory, built.config)
         directory.update(config_hash=built.config_hash, notes=[trainer.why, *built.notes])
+        try:
+            report = before_launch(directory, trainer, built.config, cache=self.artifacts.home.lengths)
+        except PreflightError as error:
+            raise dg.Failure(error.report.text(), allow_retries=False) from error
+        for finding in report.warnings:
+            context.log.warning("%s: %s; %s", finding.code, finding.message, finding.remedy)
         return directory
+
+    def _target(self, trainer: Trainer) -> Target:
+        if trainer.source is None:
+            return Target.embedded()
+        return Target(version_of(trainer.source), self.gpus_per_node)
 
     def _base_model(self, config: DpoOptions, trainer: Trainer) -> str:
         """The model to start from; NeMo-RL takes folders only."""
@@ -199,7 +217,7 @@ class GB10Resource(dg.ConfigurableResource):
         """Run the embedded trainer under a supervisor, with its files in `out`; again when it was killed."""
         out.mkdir(parents=True, exist_ok=True)
         directory = RunDirectory(out)
-        environment = embedded_environment(self.threads)
+        environment = embedded_environment(self.threads, self.pass_environment)
         lease, limits = self.artifacts.home.lease, self._limits()
         for attempt in range(1, self.max_attempts + 1):
             # Done again: the log is that of the newest time, numbered from one.

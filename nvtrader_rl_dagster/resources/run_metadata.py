@@ -56,7 +56,7 @@ def _huggingface(checkpoint: Checkpoint) -> dg.MetadataValue:
     try:
         return dg.MetadataValue.path(str(checkpoint.huggingface))
     except FileNotFoundError:  # a DTensor v1 worker saves shards
-        return dg.MetadataValue.text("not converted yet")
+        return dg.MetadataValue.text("not exported")
 
 
 def step_table(metrics: list[Metric]) -> list[dg.TableRecord]:

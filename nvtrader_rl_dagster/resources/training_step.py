@@ -7,6 +7,7 @@ from typing import Any
 
 import dagster as dg
 
+from nvtrader_rl_dagster.nemo_rl.export.exporter import ExportError
 from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
 from nvtrader_rl_dagster.nemo_rl.runs import RunState
 from nvtrader_rl_dagster.nemo_rl.training import TrainingCancelledError, TrainingFailedError, TrainingRun
@@ -48,6 +49,14 @@ class TrainingStep:
                     "log": dg.MetadataValue.path(str(directory.log)),
                     "failure_code": str(error.failure["code"]),
                 },
+                allow_retries=False,
+            ) from error
+        try:
+            self.run.export()
+        except ExportError as error:
+            raise dg.Failure(
+                f"training run {directory.run_id} succeeded, but {error}. Repeat the Dagster run to export it again.",
+                metadata={"run_id": directory.run_id, "failure_code": "export"},
                 allow_retries=False,
             ) from error
         yield checkpoint_metadata(directory, self.run.trainer.why)

@@ -21,6 +21,7 @@ from nvtrader_rl_dagster.feedback.pair_report import iter_pairs
 from nvtrader_rl_dagster.feedback.store import FeedbackStore
 from nvtrader_rl_dagster.files import read_json, sha256_of
 from nvtrader_rl_dagster.home import Home
+from nvtrader_rl_dagster.nemo_rl.environment import PASS_VARIABLE
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunRecord, RunStore
 from tests.kill.census import CENSUS_VARIABLE, Census
 from tests.kill.server import Server
@@ -85,6 +86,8 @@ class LoopUnderTest:
                 "PREFERENCE_THRESHOLD": str(THRESHOLD),
                 "NVTRADER_FAKE_PLAN": str(self._plan),
                 CENSUS_VARIABLE: str(self.census.file),
+                # The fake tree is told how to behave by variables that no real trainer needs.
+                PASS_VARIABLE: f"NVTRADER_FAKE_PLAN,{CENSUS_VARIABLE}",
                 "OMP_NUM_THREADS": "1",
                 "COLUMNS": "200",
             },

@@ -127,6 +127,24 @@ def test_a_killed_trainer_goes_on_from_its_complete_checkpoint(place: Workplace)
     assert losses == [(1, 0.6931), (2, 0.5)], "what was measured after the checkpoint is measured again"
 
 
+#: Killed at first, then ended by an error whose reason must not be looked for in the first attempt's lines.
+FAILS_AFTER_A_CRASH = """
+import os, pathlib
+if not pathlib.Path("seen").exists():
+    pathlib.Path("seen").touch()
+    print("*** SIGBUS received at time=1 on cpu 1 ***", flush=True)
+    os.kill(os.getpid(), 9)
+raise SystemExit('Traceback (most recent call last):\\n  File "x", line 1\\nray.exceptions.ActorDiedError: it died')
+"""
+
+
+def test_the_reason_of_a_failure_is_in_the_lines_of_the_last_attempt(place: Workplace) -> None:
+    with pytest.raises(TrainingFailedError, match=r"worker_died.*ActorDiedError: it died"):
+        run_to_end(place, FAILS_AFTER_A_CRASH, max_attempts=2)
+    (directory,) = place.runs.all()
+    assert said(directory, "SIGBUS received")
+
+
 def test_a_training_that_keeps_crashing_ends_as_failed(place: Workplace) -> None:
     with pytest.raises(TrainingFailedError, match="trainer_killed"):
         run_to_end(place, "import os; os.kill(os.getpid(), 9)", max_attempts=2)

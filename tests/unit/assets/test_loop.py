@@ -262,7 +262,7 @@ def test_a_trainer_that_fails_leaves_a_failed_run_that_names_the_cause(home: Pat
     assert not result.success
     (run,) = RunStore(Home(home).runs).all()
     record = run.record()
-    assert record.state is RunState.FAILED and record.failure is not None and record.failure["code"] == "exit"
+    assert record.state is RunState.FAILED and record.failure is not None and record.failure["code"] == "model_missing"
     failure = result.failure_data_for_node("dpo_checkpoint")
     assert failure is not None and failure.user_failure_data is not None
     assert "/no/such/model" in str(failure.user_failure_data.description)

@@ -52,9 +52,11 @@ from nvtrader_rl_dagster.doctor.finding import Finding, Status
 from nvtrader_rl_dagster.feedback.events import preference
 from nvtrader_rl_dagster.feedback.store import FeedbackStore
 from nvtrader_rl_dagster.home import Home
+from nvtrader_rl_dagster.nemo_rl import env_probe
 from nvtrader_rl_dagster.nemo_rl.lease import GpuLease
 from nvtrader_rl_dagster.nemo_rl.processes import LAUNCH_VARIABLE, LEASE_VARIABLE, ProcessIdentity
 from nvtrader_rl_dagster.nemo_rl.runs import RunDirectory, RunState, RunStore
+from tests.nemo_rl_host import NemoRlHost, nemo_rl_host
 
 DAEMONS = ("SENSOR", "SCHEDULER", "QUEUED_RUN_COORDINATOR", "EVENT_LOG_CONSUMER", "MONITORING")
 
@@ -489,9 +491,11 @@ def test_a_full_disk_for_ray_is_found(place: Home, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("prints", "status", "message"),
     [
-        ("NVIDIA H200, 143771, 4", Status.OK, "NVIDIA H200: 150.8 GB, 4 MB of it in use"),
-        ("NVIDIA GB10, [N/A], [N/A]", Status.OK, "NVIDIA GB10: memory shared with the CPU"),
-        ("NVIDIA GB10, Not Supported, Not Supported", Status.OK, "NVIDIA GB10: memory shared with the CPU"),
+        ("NVIDIA H200, 9.0, 580.1, 143771, 4", Status.OK, "NVIDIA H200: 150.8 GB, 4 MB of it in use, capability 9.0"),
+        ("NVIDIA GB10, 12.1, 580.1, [N/A], [N/A]", Status.OK, "NVIDIA GB10: memory shared with the CPU"),
+        ("NVIDIA GB10, 12.1, 580.1, Not Supported, Not Supported", Status.OK, "capability 12.1, driver 580.1"),
+        ("NVIDIA K80, [N/A], 470.1, 11441, 0", Status.OK, "0 MB of it in use, driver 470.1"),
+        ("something else", Status.WARNING, "its answer is not understood: something else"),
         ("NVIDIA-SMI has failed because it could not talk to the driver.\nexit 9", Status.WARNING, "has failed"),
     ],
 )
@@ -512,30 +516,27 @@ def test_no_gpu_is_no_problem(place: Home, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.fixture
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source tree that looks like NeMo-RL 0.6.0, with everything it needs to be found."""
-    folder = tmp_path / "nemo-rl"
-    for name in ("torch", "ray", "transformers", "nemo_rl"):
-        (folder / name).mkdir(parents=True)
-        (folder / name / "__init__.py").touch()
-    (folder / "nemo_rl" / "package_info.py").write_text('__version__ = "0.6.0"\n')
-    (folder / "examples").mkdir()
-    (folder / "examples" / "run_dpo.py").touch()
-    monkeypatch.setenv("NVTRADER_NEMORL_SRC", str(folder))
-    monkeypatch.setenv("NVTRADER_NEMORL_PYTHON", sys.executable)
-    return folder
+def nemo_rl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NemoRlHost:
+    return nemo_rl_host(tmp_path / "host", monkeypatch)
 
 
-def test_a_nemo_rl_that_is_there_is_in_order(place: Home, tree: Path) -> None:
+def test_a_nemo_rl_that_is_there_is_in_order_but_for_the_python_of_these_tests(
+    place: Home, nemo_rl: NemoRlHost
+) -> None:
     found = only(trainers.check_nemo_rl(place))
-    assert (found.status, found.message[:5]) == (Status.OK, "0.6.0")
+    if sys.version_info[:2] == (3, 13):
+        assert (found.status, found.message[:5]) == (Status.OK, "0.6.0")
+    else:
+        assert found.status is Status.WARNING and "NeMo-RL asks for 3.13" in found.message
+        assert found.remedy.endswith("--only environment")
 
 
-def test_another_version_of_nemo_rl_is_a_warning(place: Home, tree: Path) -> None:
-    (tree / "nemo_rl" / "package_info.py").write_text('__version__ = "0.7.0"\n')
+def test_the_next_release_is_no_problem_and_an_unknown_one_is_an_error(place: Home, nemo_rl: NemoRlHost) -> None:
+    nemo_rl.release(7)
+    assert only(trainers.check_nemo_rl(place)).status is not Status.ERROR
+    nemo_rl.release(9)
     found = only(trainers.check_nemo_rl(place))
-    assert found.status is Status.WARNING
-    assert "is version 0.7.0" in found.message
+    assert found.status is Status.ERROR and "says NeMo-RL 0.9.0" in found.message
 
 
 @pytest.mark.parametrize(
@@ -543,32 +544,45 @@ def test_another_version_of_nemo_rl_is_a_warning(place: Home, tree: Path) -> Non
     [
         ("no script", "run_dpo.py is not there"),
         ("no interpreter", "is no interpreter"),
-        ("no packages", "lacks torch, ray, transformers"),
+        ("no packages", "lacks ray, transformers"),
         ("no version", "No such file or directory"),
-        ("hangs", "timed out"),
+        ("hangs", "did not answer within 0.2 s"),
+        ("placeholder", "empty placeholder"),
     ],
 )
 def test_a_broken_nemo_rl_says_what_is_wrong(
-    place: Home, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str, message: str
+    place: Home, nemo_rl: NemoRlHost, monkeypatch: pytest.MonkeyPatch, breakage: str, message: str
 ) -> None:
     if breakage == "no script":
-        (tree / "examples" / "run_dpo.py").unlink()
+        (nemo_rl.tree / "examples" / "run_dpo.py").unlink()
     elif breakage == "no interpreter":
-        monkeypatch.setenv("NVTRADER_NEMORL_PYTHON", str(tmp_path / "python"))
+        nemo_rl.python.unlink()
     elif breakage == "no packages":
-        for name in ("torch", "ray", "transformers"):
-            shutil.rmtree(tree / name)
-        bare = script(tmp_path / "bare", f'exec {sys.executable} -S "$@"\n')
-        monkeypatch.setenv("NVTRADER_NEMORL_PYTHON", str(bare))
-        monkeypatch.delenv("PYTHONPATH", raising=False)
+        nemo_rl.remove("ray")
+        nemo_rl.remove("transformers")
     elif breakage == "no version":
-        (tree / "nemo_rl" / "package_info.py").unlink()
+        (nemo_rl.tree / "nemo_rl" / "package_info.py").unlink()
+    elif breakage == "placeholder":
+        nemo_rl.replace("nemo_rl", "0.0.0", address=False)
     else:
-        monkeypatch.setenv("NVTRADER_NEMORL_PYTHON", str(script(tmp_path / "slow", "exec sleep 60\n")))
-        monkeypatch.setattr(trainers, "_TIMEOUT_SECONDS", 0.2)
+        monkeypatch.setenv("NVTRADER_NEMORL_PYTHON", str(nemo_rl.script("slow", "exec sleep 60")))
+        monkeypatch.setattr(env_probe, "_INTERPRETER_SECONDS", 0.2)
     found = only(trainers.check_nemo_rl(place))
     assert found.status is Status.ERROR
-    assert message in found.message
+    assert message in found.message and "bootstrap_nemo_rl.sh" in found.remedy
+
+
+def test_the_report_about_nemo_rl_is_printed_alone(
+    place: Home, nemo_rl: NemoRlHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = CliRunner().invoke(app, ["doctor", "--nemo-rl", "--json"])
+    said = json.loads(done.stdout)
+    assert done.exit_code == 0 and said["ready"] is True and said["gpus"][0]["name"] == "NVIDIA GB10"
+    nemo_rl.remove("ray")
+    done = CliRunner().invoke(app, ["doctor", "--nemo-rl"])
+    text = " ".join(done.stdout.split())
+    assert done.exit_code == 1 and "not bootstrapped" in text and "lacks ray" in text
+    assert "bootstrap_nemo_rl.sh --only package" in text
 
 
 def test_nemo_rl_asked_for_and_not_there_is_an_error(place: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,6 +138,13 @@ def test_the_schedule_list_warms_up_to_its_milestone_and_none_is_constant() -> N
     assert learning_rates(merged(CONFIG, {"policy.scheduler": None})["policy"], 3) == [1e-3] * 3
 
 
+@pytest.mark.parametrize("asked", [{}, {"foreach": False, "fused": False}])
+def test_what_dtensor_parameters_need_does_not_slow_this_trainer_down(asked: dict[str, bool]) -> None:
+    policy = merged(CONFIG, {"policy.optimizer.kwargs": {"lr": 1e-3, **asked}})["policy"]
+    optimizer = build_optimizer([torch.nn.Parameter(torch.zeros(1))], Section(policy, "policy"))
+    assert optimizer.defaults["fused"] is True
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

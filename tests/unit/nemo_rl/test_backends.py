@@ -42,7 +42,7 @@ def test_auto_falls_back_to_the_embedded_trainer_and_says_why(tree: Path, monkey
 
 
 def test_what_was_asked_for_is_never_replaced(tree: Path) -> None:
-    assert choose_trainer(Backend.NEMO_RL, "grpo").command("grpo", Path("c"))[2] == "examples/run_grpo.py"
+    assert choose_trainer(Backend.NEMO_RL, "grpo").source == tree
     assert choose_trainer(Backend.LOCAL, "dpo").name == "local"
     with pytest.raises(BackendError, match=r"run_sft\.py is not there; set NVTRADER_NEMORL_SRC"):
         choose_trainer(Backend.NEMO_RL, "sft")
@@ -52,5 +52,43 @@ def test_what_was_asked_for_is_never_replaced(tree: Path) -> None:
         choose_trainer(Backend.AUTO, "dppo")
 
 
-def test_ppo_is_nemo_rl_s_grpo_script(tree: Path) -> None:
-    assert choose_trainer(Backend.NEMO_RL, "ppo").command("ppo", Path("c"))[2] == "examples/run_grpo.py"
+@pytest.mark.parametrize("algo", ["grpo", "ppo", "dapo", "gdpo"])
+def test_rewards_are_registered_by_our_driver_before_nemo_rl_s_script(algo: str, tree: Path) -> None:
+    command = choose_trainer(Backend.NEMO_RL, algo).command(algo, Path("/x/config.yaml"))
+    driver = ["-u", "-m", "nvtrader_rl_dagster.nemo_rl.driver"]
+    assert command == [sys.executable, *driver, "examples/run_grpo.py", "--config", "/x/config.yaml"]
+
+
+def test_the_script_is_that_of_the_release_in_the_tree(tree: Path) -> None:
+    (tree / "nemo_rl").mkdir()
+    (tree / "nemo_rl" / "package_info.py").write_text("MAJOR = 0\nMINOR = 7\nPATCH = 0\n")
+    with pytest.raises(BackendError, match=r"run_ppo\.py is not there"):
+        choose_trainer(Backend.NEMO_RL, "ppo")
+    (tree / "examples" / "run_ppo.py").touch()
+    assert "examples/run_ppo.py" in choose_trainer(Backend.NEMO_RL, "ppo").command("ppo", Path("c"))
+    (tree / "nemo_rl" / "package_info.py").write_text("MAJOR = 0\nMINOR = 4\nPATCH = 1\n")
+    with pytest.raises(BackendError, match=r"says NeMo-RL 0\.4\.1; supported are"):
+        choose_trainer(Backend.NEMO_RL, "ppo")
+
+
+def test_an_interpreter_is_found_from_here_and_not_from_the_tree(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tree / "here").mkdir()
+    (tree / "here" / "python").symlink_to(sys.executable)
+    monkeypatch.chdir(tree / "here")
+    trainer = choose_trainer(Backend.NEMO_RL, "dpo", python="./python")
+    assert trainer.python == str(tree / "here" / "python"), "absolute, and the link itself"
+
+
+def test_what_a_trainer_may_see_is_asked_for_and_what_it_does_not_see_is_said(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    trainer = choose_trainer(Backend.NEMO_RL, "dpo")
+    assert "HF_TOKEN (name in NVTRADER_NEMORL_PASS_ENV what is needed)" in trainer.why
+    assert "hf_secret" not in trainer.why and "HF_TOKEN" not in trainer.environment(0)
+    trainer = choose_trainer(Backend.NEMO_RL, "dpo", pass_environment=["HF_TOKEN"])
+    assert "HF_TOKEN" not in trainer.why and trainer.environment(0)["HF_TOKEN"] == "hf_secret"
+    embedded = choose_trainer(Backend.LOCAL, "dpo", pass_environment=["HF_TOKEN"])
+    assert embedded.environment(0)["HF_TOKEN"] == "hf_secret"
+    with pytest.raises(BackendError, match="RAY_ADDRESS cannot be passed"):
+        choose_trainer(Backend.AUTO, "dpo", pass_environment=["RAY_ADDRESS"])
