@@ -1,0 +1,1 @@
+"""Files that run in the trainer's interpreter, by path: they import nothing of ours."""
