@@ -1,0 +1,1 @@
+"""What would make a training fail, found before the GPU is touched: `preflight.check.preflight`."""
