@@ -2,9 +2,9 @@
 
     python probe.py CONFIG
 
-Keys of the answer: missing (what the tree's own types find wrong), sets (rows of each data set, and how many of them
-take part in the loss), tokens (of the first row's message log, by role), batch (shape of a collated one), equal_policies
-(the DPO loss of a policy on itself).
+Keys of the answer: missing (what the tree's own types find wrong), sets (rows of each data set, and how many of those
+take part in the loss), tokens (of the first row's message log, by role), batch (shape of a collated one),
+equal_policies (the DPO loss of a policy on itself).
 """
 
 import importlib

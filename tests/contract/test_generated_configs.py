@@ -43,6 +43,7 @@ def _ask(algo: str, tree: Tree, python: Path, model: Path, folder: Path) -> dict
         capture_output=True,
         text=True,
         timeout=300,
+        check=False,
     )
     said = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
     assert said, f"{algo}: {done.stdout[-1500:]}\n{done.stderr[-3000:]}"

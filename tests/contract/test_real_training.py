@@ -1,4 +1,4 @@
-"""NeMo-RL's own scripts, started by the bridge through the supervisor: from eight rows to a checkpoint, or to nothing."""
+"""NeMo-RL's own scripts, started by the bridge through the supervisor: eight rows become a checkpoint, or nothing."""
 
 from __future__ import annotations
 

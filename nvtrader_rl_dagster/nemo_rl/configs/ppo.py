@@ -93,7 +93,7 @@ def build_ppo_config(
         options, notes = _with_value_worker(options)
         plan = plan_rollouts(options, data, target)
         config = ppo_yaml(options, data, checkpoints, logs, target, plan, environment_section(options))
-        section, rules = "ppo", (rollout_rules("ppo"), value_rules)
+        section, rules = "ppo", [rollout_rules("ppo"), value_rules]
     else:
         if options.ppo_epochs > 1:
             raise ValueError(
@@ -103,7 +103,7 @@ def build_ppo_config(
         # Normalized over the batch, the reward of a single prompt is always 0.
         plan = plan_rollouts(options, data, target, least=2 if options.generations_per_prompt == 1 else 1)
         config, notes = _without_value_model(options, data, checkpoints, logs, target, plan)
-        section, rules = "grpo", (rollout_rules("grpo"),)
+        section, rules = "grpo", [rollout_rules("grpo")]
     if options.value_warmup_steps >= plan.steps and section == "ppo":
         raise ValueError(
             f"value_warmup_steps: all {plan.steps} steps would train the value model alone; lower it below that"

@@ -52,7 +52,7 @@ def plan_rollouts(
             f"tokens: max_new_tokens {options.max_new_tokens} leaves no room for a prompt in max_sequence_tokens "
             f"{options.max_sequence_tokens}; lower the first or raise the second"
         )
-    notes = []
+    notes: list[str] = []
     replicas = data_parallel(options, target)
     prompts = _prompts(options, max(least, rows // multiplier), replicas, least, notes)
     drawn = min(multiplier, rows // prompts)
