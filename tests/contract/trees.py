@@ -18,6 +18,7 @@ from nvtrader_rl_dagster.nemo_rl.versions import version_of
 
 _SHIM_VARIABLE = "NVTRADER_NEMORL_CPU_SHIM"
 _SHIM_BESIDE = Path(__file__).parents[3] / "shared/nrl_cpu/shim"
+_BEFORE_THE_SHIM = Path(__file__).parent / "cpu_hook"
 #: Workers whose own environment would be built by uv; a folder of that name is used as it is.
 _WORKERS = ("nemo_rl.models.policy.workers.dtensor_policy_worker.DTensorPolicyWorker",)
 
@@ -71,7 +72,7 @@ def interpreter(tree: Tree, folder: Path, hooks: Path | None = None) -> Path:
     for worker in _WORKERS:
         if not (environments / worker).exists():
             (environments / worker).symlink_to(python.parents[1], target_is_directory=True)
-    path = os.pathsep.join(str(p) for p in (hooks, shim(), tree.folder) if p)
+    path = os.pathsep.join(str(p) for p in (hooks, _BEFORE_THE_SHIM, shim(), tree.folder) if p)
     settings = {
         "VIRTUAL_ENV": str(python.parents[1]),
         "NRL_CPU_SHIM": "1",

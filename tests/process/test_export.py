@@ -135,6 +135,28 @@ def test_an_unknown_format_is_refused_before_anything_starts(place: Workplace) -
         exporter(place, run, MAKE).newest_and_best()
 
 
+def test_an_export_that_was_killed_before_it_was_noted_is_noted_by_the_next_one(place: Workplace) -> None:
+    run = trained(place, {2: 0.3})
+    (checkpoint,) = complete_checkpoints(run.checkpoints)
+    before = checkpoint.manifest
+    exporter(place, run, MAKE).newest_and_best()
+    checkpoint.write_manifest(before)
+    exporter(place, run, BREAK).newest_and_best()
+    assert checkpoint.manifest["weights_sha256"] == checkpoint.weights_sha256() != before["weights_sha256"]
+
+
+def test_what_loads_as_it_is_starts_nothing(place: Workplace) -> None:
+    run = trained(place, {2: 0.3})
+    folder = run.checkpoints / "step_2/policy/weights/model/consolidated"
+    folder.mkdir(parents=True)
+    for name in ("config.json", "tokenizer.json"):
+        (folder / name).write_text("{}")
+    (checkpoint,) = complete_checkpoints(run.checkpoints)
+    checkpoint.write_manifest(checkpoint.describe())
+    assert exporter(place, run, BREAK).newest_and_best() == [folder]
+    assert not (run.path / "export").exists()
+
+
 def test_too_little_room_is_seen_before_anything_starts(place: Workplace) -> None:
     run = trained(place, {2: 0.3})
     with (run.checkpoints / "step_2/policy/weights/__0_0.distcp").open("wb") as shard:

@@ -92,7 +92,8 @@ class RewardModel:
         return torch.sigmoid(torch.tensor(found) - self._center).tolist()
 
     def _warn_when_saturated(self, scores: list[float]) -> None:
-        if self._warned or not scores or min(abs(score - self._center) for score in scores) < _SATURATED:
+        # Also no warning for one that is no number: `Scoring` refuses it.
+        if self._warned or not scores or not all(abs(score - self._center) >= _SATURATED for score in scores):
             return
         self._warned = True
         middle = sorted(scores)[len(scores) // 2]

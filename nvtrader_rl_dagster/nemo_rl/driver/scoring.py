@@ -78,16 +78,20 @@ class Scoring:
         """One row per answer and one column per reward, or a single column when they are averaged.
 
         model_scores: what the reward model says about each answer, in 0..1, if there is one. Raises `ValueError` for
-        a function that leaves 0..1.
+        one that is not in 0..1.
         """
         rows = []
         for number, answer in enumerate(answers):
             row = {
-                name: model_scores[number] if name == REWARD_MODEL else _call(name, self.functions[name], answer)
-                for name in self.weights
+                name: _checked(name, self._value(name, answer, number, model_scores), answer) for name in self.weights
             }
             rows.append(list(row.values()) if self.multi else [self._mean(row)])
         return rows
+
+    def _value(self, name: str, answer: Answer, number: int, model_scores: Sequence[float]) -> float:
+        if name == REWARD_MODEL:
+            return model_scores[number]
+        return self.functions[name](answer.prompt, answer.response, answer.ground_truth)
 
     def _mean(self, row: Mapping[str, float]) -> float:
         return sum(self.weights[name] * value for name, value in row.items()) / sum(self.weights.values())
@@ -97,8 +101,7 @@ class Scoring:
         return f"rewards: {', '.join(named)} ({'each for itself' if self.multi else 'weighted mean'})"
 
 
-def _call(name: str, function: Reward, answer: Answer) -> float:
-    value = function(answer.prompt, answer.response, answer.ground_truth)
+def _checked(name: str, value: float, answer: Answer) -> float:
     if not isinstance(value, (int, float)) or not 0 <= value <= 1:
         raise ValueError(f"reward {name} returned {value!r} for {answer.response[:200]!r}; it must be a number in 0..1")
     return float(value)

@@ -65,6 +65,9 @@ class Exporter:
         out: another place for it, which must not exist; the checkpoint is then left as it is. One that has its
         Hugging Face folder already is not exported again. Raises `ExportError`.
         """
+        loadable = _loadable(checkpoint)
+        if out is None and loadable is not None and _is_noted(checkpoint):
+            return loadable
         with _alone(self._run.path / "export" / "lock"):
             loadable = _loadable(checkpoint)
             if out is None:
@@ -149,13 +152,18 @@ def _refuse_full_disk(weights: Path, place: Path) -> None:
         )
 
 
-def _note(checkpoint: Checkpoint) -> None:
-    """The exported weights are the model's identity from now on. A run that goes on has no manifest yet."""
+def _is_noted(checkpoint: Checkpoint) -> bool:
+    """Whether the manifest says of the export what is there. A run that goes on has no manifest yet."""
     if not (checkpoint.path / "manifest.json").exists():
-        return
+        return True
     manifest = checkpoint.manifest
-    if "export" not in manifest or manifest["export"] != checkpoint.export_report:
-        checkpoint.write_manifest({**manifest, **checkpoint.describe()})
+    return "export" in manifest and manifest["export"] == checkpoint.export_report
+
+
+def _note(checkpoint: Checkpoint) -> None:
+    """The exported weights are the model's identity from now on."""
+    if not _is_noted(checkpoint):
+        checkpoint.write_manifest({**checkpoint.manifest, **checkpoint.describe()})
 
 
 def _megatron_python(environment: dict[str, str], trainer: Trainer) -> str:

@@ -123,3 +123,9 @@ def test_a_function_that_leaves_the_range_is_named(name: str) -> None:
         ValueError, match=rf"reward {HERE}\.{name} returned .* for 'gold'; it must be a number in 0\.\.1"
     ):
         scoring.rewards([answer("gold")])
+
+
+def test_a_reward_model_that_predicts_no_number_ends_the_run() -> None:
+    scoring = Scoring.from_config({"reward_model": "/rm"})
+    with pytest.raises(ValueError, match="reward reward_model returned nan for 'gold'"):
+        scoring.rewards([answer("gold")], [math.nan])
