@@ -10,11 +10,14 @@ from typing import Any
 import psutil
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from nvtrader_rl_dagster.cli import app
+from nvtrader_rl_dagster.files import read_json
 from nvtrader_rl_dagster.home import Home
 from nvtrader_rl_dagster.nemo_rl import cancel_run, get_run, launch_run
 from nvtrader_rl_dagster.nemo_rl.backends import PYTHON_VARIABLE, SOURCE_VARIABLE
-from nvtrader_rl_dagster.nemo_rl.checkpoints import complete_checkpoints
+from nvtrader_rl_dagster.nemo_rl.checkpoints import best_checkpoint, complete_checkpoints
 from nvtrader_rl_dagster.nemo_rl.configs import BUILDERS, OPTIONS, Target
 from nvtrader_rl_dagster.nemo_rl.log_parser import Metric
 from nvtrader_rl_dagster.nemo_rl.metrics import read_metrics
@@ -37,8 +40,9 @@ def place(home: Path, tree: Tree, nemo_rl_python: Path, monkeypatch: pytest.Monk
 
 
 def start(algo: str, place: Home, tree: Tree, model: Path, **changes: Any) -> RunDirectory:
-    """Two steps of two rows in each epoch; a checkpoint every other step."""
-    names = {"base_model": str(model), "max_sequence_tokens": 256, "save_period": 2, "batch_pairs": 2, "batch_rows": 2}
+    """Four steps of two rows; a checkpoint every other step."""
+    names = {"base_model": str(model), "max_sequence_tokens": 256, "save_period": 2}
+    names |= {"batch_pairs": 2, "batch_conversations": 2}
     options = OPTIONS[algo](**{k: v for k, v in {**names, **changes}.items() if k in OPTIONS[algo].model_fields})
     data = data_for(algo, place.root / "data")
     target = Target(version=tree.version, precision="float32")
@@ -86,6 +90,12 @@ def test_eight_rows_become_checkpoints_with_a_measured_validation(
         assert yaml.safe_load((checkpoint.path / "config.yaml").read_text())["policy"]["model_name"] == str(tiny_model)
     assert SECRET not in directory.log.read_text()
     assert nothing_left(place)
+    best = best_checkpoint(checkpoints)
+    exported = CliRunner().invoke(app, ["checkpoints", "export", directory.run_id, "--step", "best"])
+    assert best is not None and exported.exit_code == 0, exported.output
+    kind = "LlamaForSequenceClassification" if algo == "rm" else "LlamaForCausalLM"
+    assert read_json(best.huggingface / "config.json")["architectures"] == [kind]
+    assert (best.huggingface / "tokenizer.json").exists()
 
 
 def test_cancelling_leaves_no_ray_process(place: Home, tree: Tree, tiny_model: Path) -> None:

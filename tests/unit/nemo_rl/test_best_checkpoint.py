@@ -41,7 +41,7 @@ def test_of_equal_ones_the_newer_wins_by_number_and_not_by_name(tmp_path: Path) 
     assert best_step(tmp_path) == 10
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "null", "true", '"0.1"'])
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e999", "null", "true", '"0.1"'])
 @pytest.mark.parametrize("higher", [False, True])
 def test_what_is_no_finite_number_never_wins(value: str, higher: bool, tmp_path: Path) -> None:
     save(tmp_path, 1, {LOSS: 0.7}, higher=higher)

@@ -62,6 +62,7 @@ def test_nor_does_that_of_our_own_environment(name: str, value: str, place: str)
 
 
 def test_what_a_training_reads_is_unchanged() -> None:
+    assert not is_secret_name("TOKENIZERS_PARALLELISM")
     assert redact(HARMLESS, {}) == HARMLESS
     assert redact(HARMLESS, {"TOKENIZERS_PARALLELISM": "false", "API_KEY_MODE": "none", "MY_KEY": "512"}) == HARMLESS
 
