@@ -36,6 +36,7 @@ folder = pathlib.Path(yaml.safe_load(open(sys.argv[-1]))["checkpointing"]["check
 weights = folder / "policy/weights/model/consolidated"
 weights.mkdir(parents=True, exist_ok=True)
 (weights / "config.json").write_text("{}"); (weights / "model.safetensors").write_bytes(b"weights")
+(weights / "tokenizer.json").write_text("{}")
 (folder / "training_info.json").write_text("{}")
 print("=" * 25 + " Step 1/1 " + "=" * 25)
 print("📊 Training Results:\\n  • loss: 0.6931\\n\\n⏱️  Timing:")

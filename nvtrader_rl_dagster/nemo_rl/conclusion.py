@@ -9,6 +9,7 @@ import signal
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from nvtrader_rl_dagster.nemo_rl.algorithms import ALGOS, DataShape
 from nvtrader_rl_dagster.nemo_rl.cancel import cancel_request
 from nvtrader_rl_dagster.nemo_rl.checkpoints import Checkpoint, complete_checkpoints
 from nvtrader_rl_dagster.nemo_rl.diagnosis.diagnose import diagnose
@@ -83,6 +84,9 @@ def _failure_of_exit(directory: RunDirectory, ended: Exit, checkpoints: list[Che
     if ended.exit_code:
         return _failure_of_error(directory, ended, ended.exit_code)
     metrics = read_metrics(directory.metrics)
+    if ALGOS[directory.record().algo].data is DataShape.BENCHMARK:
+        scored = any(m.name == "score" and m.value is not None for m in metrics)
+        return None if scored else _known("no_score", "the benchmark ended without a score.")
     if not any(m.split == "train" for m in metrics):
         return _known("zero_steps", "the trainer ended without one optimizer step.")
     if not checkpoints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ def launch_run(
     detached: bool = False,
     resume: bool = False,
     start: Start | str = Start.AUTO,
+    pass_environment: Iterable[str] = (),
     home: Path | str | None = None,
 ) -> RunRecord:
     """Start a training and return its record at once; `get_run` and `tail_log` follow it.
@@ -37,13 +38,14 @@ def launch_run(
     seconds (by default it fails at once with `lease_held`).
 
     start: how checkpoints in `checkpoint_dir` are meant, see `Start`; `resume` goes on from them whatever they are.
+    pass_environment: variables that the trainer gets besides the allow-list.
 
     Raises `BackendError` for an algorithm or a trainer that is not here, `CheckpointMismatchError` for a
     `checkpoint_dir` with another training's checkpoints, unless it is a resume or a fork, and `PreflightError` for
     what else would make the training fail; the run is then there, as failed.
     """
     settings: dict[str, Any] = read_config(config) if isinstance(config, Path) else merged(config, Path())
-    trainer = choose_trainer(Backend(backend), algo)
+    trainer = choose_trainer(Backend(backend), algo, pass_environment=pass_environment)
     plain, _ = resolved(settings)
     own = plain.get("checkpointing.checkpoint_dir")
     how = Start(start)

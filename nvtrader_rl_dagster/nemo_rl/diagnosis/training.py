@@ -189,6 +189,15 @@ TRAINING = (
         kind=Kind.STATE,
     ),
     KnownFailure(
+        code="no_score",
+        title="a benchmark ended without a score",
+        shows="exit code 0 of run_eval.py without a line score=",
+        meaning="NeMo-RL prints the score of a benchmark and writes it nowhere else. Without it nothing was measured.",
+        handled="Such a run has failed. An evaluation needs no training step and no checkpoint.",
+        remedy="The benchmark did not finish; run it again and keep its whole output.",
+        kind=Kind.STATE,
+    ),
+    KnownFailure(
         code="no_checkpoint",
         title="no checkpoint was written",
         shows="exit code 0 without a folder step_<n>",

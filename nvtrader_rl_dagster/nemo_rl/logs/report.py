@@ -18,11 +18,6 @@ End = Literal["max_steps", "epochs", "timeout", "error", "unknown"]
 _Row = dict[str, float | str | None]
 
 _BLOCK = 1 << 18
-_NO_SCORE = {
-    "code": "no_score",
-    "line": "the log has no score.",
-    "advice": "The benchmark did not finish; run it again and keep its whole output.",
-}
 
 
 @dataclass(frozen=True)
@@ -165,10 +160,8 @@ class LogStream:
                 "advice": "The lines above it in the log say where.",
             }
         if benchmark:
-            return None if scored else dict(_NO_SCORE)
-        if trained:
-            return None
-        return {"code": "zero_steps", "line": "the log has no training step.", "advice": BY_CODE["zero_steps"].remedy}
+            return None if scored else _known("no_score", "the log has no score.")
+        return None if trained else _known("zero_steps", "the log has no training step.")
 
     def _checkpoints(self, saved: set[int]) -> list[dict[str, Any]]:
         folder = self.parser.checkpoint_directory
@@ -176,6 +169,10 @@ class LogStream:
             {"step": step, "path": f"{folder.rstrip('/')}/step_{step}" if folder else None}
             for step in sorted(saved - self.parser.removed)
         ]
+
+
+def _known(code: str, line: str) -> dict[str, Any]:
+    return {"code": code, "line": line, "advice": BY_CODE[code].remedy}
 
 
 def read_log(blocks: Iterable[bytes], algo: str | None = None) -> LogReport:

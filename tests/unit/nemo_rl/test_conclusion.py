@@ -102,6 +102,20 @@ def test_without_a_step_or_a_checkpoint_it_is_that_whatever_else_is_printed(run:
     assert said["code"] == "zero_steps" and "batch_pairs" in said["advice"]
 
 
+def test_a_benchmark_needs_a_score_and_neither_a_step_nor_a_checkpoint(run: RunDirectory) -> None:
+    run.update(algo="eval")
+    block = (
+        "model_name='m' dataset_name='d'\nmax_new_tokens=2048 temperature=0.0\nmetric=pass@1 num_tests_per_prompt=1\n\n"
+    )
+    assert ended(run, block + "score=0.1000 (3.0/30)", 0).state is RunState.SUCCEEDED
+
+
+def test_a_benchmark_without_a_score_has_failed_although_it_exits_with_0(run: RunDirectory) -> None:
+    run.update(algo="eval")
+    failure = ended(run, "nothing to see", 0).failure
+    assert failure is not None and failure["code"] == "no_score"
+
+
 def test_a_killed_trainer_stays_resumable_and_says_what_its_log_says(run: RunDirectory) -> None:
     said = failure(ended(run, OUT_OF_MEMORY, -9))
     assert said["code"] == "trainer_killed" and said["code"] in RESUMABLE
