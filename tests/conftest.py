@@ -20,6 +20,7 @@ def pytest_configure() -> None:
             signal.signal(number, usual)
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With `-n`, a file runs in one worker; whoever starts or looks for Ray daemons and supervisors, in the same."""
     for item in items:
