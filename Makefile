@@ -27,7 +27,7 @@ up: $(VENV)/.demo
 
 # Two files at a time, one thread each: most tests wait for processes rather than compute.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadscope
 
 test-kill: $(VENV)/.test
 	NVTRADER_RL_KILL_REPORT=build/kills.jsonl $(BIN)/python -m pytest -m kill tests/kill

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,20 @@ def pytest_configure() -> None:
             signal.signal(number, usual)
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `-n`, a file runs in one worker; whoever starts or looks for Ray daemons and supervisors, in the same."""
-    for item in items:
-        path = item.path.relative_to(REPO).as_posix()
-        together = path.startswith(_PROCESS_TESTS)
-        item.add_marker(pytest.mark.xdist_group("processes" if together else path))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`, a file runs in one worker; whoever starts or looks for Ray daemons and supervisors, in the same.
+
+    A scheduler of our own: with pytest 9.2 the groups of `--dist loadgroup` are lost (pytest-xdist 3.8).
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "processes" if file.startswith(_PROCESS_TESTS) else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")
