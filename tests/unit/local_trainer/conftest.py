@@ -30,6 +30,15 @@ def _one_thread_and_one_cache(tmp_path_factory: pytest.TempPathFactory) -> Itera
         os.environ["NVTRADER_RL_CACHE"] = before
 
 
+@pytest.fixture(autouse=True)
+def _smallest_floats_again() -> Iterator[None]:
+    """The trainer lets its process round the smallest floats to zero; other tests of this process want them."""
+    import torch
+
+    yield
+    torch.set_flush_denormal(False)
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(_one_thread_and_one_cache: None) -> Path:
     from nvtrader_rl_dagster.local_trainer.models import resolve_model
