@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import ray
-import torch
-from nemo_rl.environments.interfaces import EnvironmentInterface, EnvironmentReturn
-
 from nvtrader_rl_dagster.nemo_rl.driver.reward_model import RewardModel
 from nvtrader_rl_dagster.nemo_rl.driver.scoring import REWARD_MODEL, Answer, Scoring
 
+_ACTOR = "RewardEnvironment"
 
-@ray.remote
-class RewardEnvironment(EnvironmentInterface):
-    """One turn: it rewards the answer and ends the episode.
+
+class Rewarding:
+    """One turn: it rewards the answer and ends the episode. Has the methods of NeMo-RL's `EnvironmentInterface`.
 
     config: the mapping `env.nvtrader`, see `Scoring.from_config` and `RewardModel.from_config`.
     """
@@ -25,6 +22,9 @@ class RewardEnvironment(EnvironmentInterface):
 
     def step(self, message_log_batch: list[list[dict[str, Any]]], metadata: list[dict[str, Any]]) -> Any:
         """Rewards [B], or [B, n] with `multi`. metadata: `ground_truth` and the prompt's messages of each sample."""
+        import torch
+        from nemo_rl.environments.interfaces import EnvironmentReturn
+
         answers = [Answer.of(log, info) for log, info in zip(message_log_batch, metadata, strict=True)]
         scores = self._model.scores([answer.conversation for answer in answers]) if self._model else []
         rewards = torch.tensor(self._scoring.rewards(answers, scores))
@@ -43,3 +43,13 @@ class RewardEnvironment(EnvironmentInterface):
 
     def shutdown(self) -> None:
         self._model = None
+
+
+def __getattr__(name: str) -> Any:
+    """The actor that NeMo-RL looks up by its name; Ray is loaded then, and not with this module."""
+    if name != _ACTOR:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import ray
+
+    actor = globals()[name] = ray.remote(Rewarding)
+    return actor
