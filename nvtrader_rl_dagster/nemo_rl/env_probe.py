@@ -41,6 +41,7 @@ print(json.dumps({
     "python": ".".join(map(str, sys.version_info[:3])),
     "versions": {name: version(name) for name in shown},
     "missing": [name for name in needed if not found(name)],
+    "megatron_core": found("megatron.core"),
     "installed_from": installed_from,
     "venv_dir": os.environ.get("NEMO_RL_VENV_DIR"),
 }))
@@ -65,12 +66,14 @@ print(json.dumps(said))
 class Interpreter:
     """versions: of what is installed, None for what is not. missing: modules that cannot be imported.
 
+    megatron_core: whether megatron.core can be imported, installed or from a folder on the path.
     installed_from: the address that nemo-rl was installed from. venv_dir: where it would build worker environments.
     """
 
     python: str
     versions: dict[str, str | None]
     missing: list[str]
+    megatron_core: bool
     installed_from: str | None
     venv_dir: str | None
 
@@ -78,6 +81,12 @@ class Interpreter:
     def placeholder(self) -> bool:
         """Whether PyPI's empty nemo-rl 0.0.0 is installed in place of NeMo-RL."""
         return self.versions.get("nemo-rl") == "0.0.0" and self.installed_from is None
+
+    def release(self, package: str) -> tuple[int, ...]:
+        """Major and minor version of a package, or of `python`; empty when it is unknown."""
+        version = self.python if package == "python" else self.versions.get(package) or ""
+        parts = version.split(".")[:2]
+        return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else ()
 
 
 @dataclass(frozen=True)

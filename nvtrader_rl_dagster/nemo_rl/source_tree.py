@@ -38,7 +38,7 @@ def read_source_tree(path: Path) -> SourceTree:
         release = version_of(path)
     except ValueError as error:
         problem = str(error)
-    return SourceTree(path, _version(path), release, _commit(path), _submodules(path), problem)
+    return SourceTree(path, _version(path), release, _commit(path), submodules(path), problem)
 
 
 def _version(tree: Path) -> str | None:
@@ -63,7 +63,8 @@ def _commit(tree: Path) -> str | None:
     return done.stdout.strip() or None
 
 
-def _submodules(tree: Path) -> dict[str, bool]:
+def submodules(tree: Path) -> dict[str, bool]:
+    """Path of each submodule below the tree, and whether its files are there."""
     parser = configparser.ConfigParser()
     try:
         parser.read_string((tree / ".gitmodules").read_text(encoding="utf-8"))

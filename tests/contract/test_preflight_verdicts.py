@@ -12,8 +12,8 @@ import pytest
 
 from nvtrader_rl_dagster.nemo_rl.algorithms import ALGOS
 from nvtrader_rl_dagster.nemo_rl.backends import Trainer
+from nvtrader_rl_dagster.nemo_rl.env_probe import Interpreter, look_into_interpreter
 from nvtrader_rl_dagster.nemo_rl.preflight.case import Case
-from nvtrader_rl_dagster.nemo_rl.preflight.interpreter import Interpreter, look_into
 from nvtrader_rl_dagster.nemo_rl.preflight.settings import Settings
 from tests.contract.trees import Tree
 from tests.preflight_cases import CASES, LIMIT, DataCase, looked_at
@@ -60,7 +60,7 @@ def loaders(tree: Tree, nemo_rl_python: Path, tiny_model: Path, tmp_path_factory
     )
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes = json.loads(done.stdout.splitlines()[-1])
-    interpreter = look_into(trainer.python, tree.folder, environment)
+    interpreter = look_into_interpreter(trainer.python, environment)
     return Loaders(outcomes, data, trainer, environment, interpreter, tiny_model, tree.version)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nvtrader_rl_dagster.nemo_rl.algorithms import Algorithm, DataShape, Release
 from nvtrader_rl_dagster.nemo_rl.backends import Trainer
-from nvtrader_rl_dagster.nemo_rl.preflight.interpreter import Interpreter
+from nvtrader_rl_dagster.nemo_rl.env_probe import Interpreter
 from nvtrader_rl_dagster.nemo_rl.preflight.settings import Settings
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from nvtrader_rl_dagster.nemo_rl.algorithms import ALGOS
 from nvtrader_rl_dagster.nemo_rl.backends import Trainer
+from nvtrader_rl_dagster.nemo_rl.env_probe import Interpreter, look_into_interpreter
 from nvtrader_rl_dagster.nemo_rl.preflight import capacity, lengths
 from nvtrader_rl_dagster.nemo_rl.preflight.case import Case, Start
 from nvtrader_rl_dagster.nemo_rl.preflight.data_blocks import DataBlock, data_blocks
 from nvtrader_rl_dagster.nemo_rl.preflight.data_rows import LoaderRules, Scan, findings_of, scan
 from nvtrader_rl_dagster.nemo_rl.preflight.folder import check_folder
-from nvtrader_rl_dagster.nemo_rl.preflight.interpreter import Interpreter, look_into
 from nvtrader_rl_dagster.nemo_rl.preflight.logger_checks import check_loggers
 from nvtrader_rl_dagster.nemo_rl.preflight.metric import check_metric
 from nvtrader_rl_dagster.nemo_rl.preflight.model import check_models
@@ -127,7 +127,7 @@ class _Examination:
             return
         found: Interpreter | None = None
         try:
-            found = look_into(trainer.python, trainer.source, self.case.environment)
+            found = look_into_interpreter(trainer.python, self.case.environment)
         except ValueError as error:
             yield refuse("interpreter", str(error), "set NVTRADER_NEMORL_PYTHON to the Python of NeMo-RL's environment")
         self.case = replace(self.case, interpreter=found)

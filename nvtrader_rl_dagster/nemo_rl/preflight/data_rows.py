@@ -95,7 +95,7 @@ class LoaderRules:
         arrays = frozenset({"byte_order_mark", "leading_blank"})
         if case.embedded:
             return cls(True, True, arrays)
-        version = case.interpreter.version("datasets") if case.interpreter else ()
+        version = case.interpreter.release("datasets") if case.interpreter else ()
         # Without an answer: what the release pins (4.4.1 and 4.8.5).
         version = version or ((4, 4) if case.version == "0.6.0" else (4, 8))
         if version < _ANY_ARRAY:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import configparser
 from collections.abc import Iterator
 from pathlib import Path
 
 from nvtrader_rl_dagster.nemo_rl.preflight.case import Case
-from nvtrader_rl_dagster.nemo_rl.preflight.interpreter import NEEDED
 from nvtrader_rl_dagster.nemo_rl.preflight.report import Finding, ok, refuse, warn
+from nvtrader_rl_dagster.nemo_rl.source_tree import submodules
 
 #: Both releases ask for it (`requires-python`); their locked packages are built for it.
 _PYTHON = (3, 13)
@@ -36,38 +35,28 @@ def check_tree(case: Case) -> Iterator[Finding]:
         return
     if case.interpreter is None:
         return
-    missing = [name for name in (*NEEDED, "nemo_rl") if name not in case.interpreter.packages]
-    if missing:
-        message = f"{case.trainer.python} cannot import {', '.join(missing)}"
+    if case.interpreter.missing:
+        message = f"{case.trainer.python} cannot import {', '.join(case.interpreter.missing)}"
         yield refuse("packages_missing", message, "run scripts/bootstrap_nemo_rl.sh, or set NVTRADER_NEMORL_PYTHON")
         return
     yield from _submodules(case, tree)
-    if case.interpreter.python < _PYTHON:
-        version = ".".join(map(str, case.interpreter.python))
-        message = f"{case.trainer.python} is Python {version}; NeMo-RL asks for 3.13, and may hang after an error"
+    if case.interpreter.release("python") < _PYTHON:
+        python = f"{case.trainer.python} is Python {case.interpreter.python}"
+        message = f"{python}; NeMo-RL asks for 3.13, and may hang after an error"
         yield warn("python_version", message, "run scripts/bootstrap_nemo_rl.sh")
     yield ok("nemo_rl", f"NeMo-RL {case.version} in {tree}")
 
 
 def _submodules(case: Case, tree: Path) -> Iterator[Finding]:
     """0.6.0's scripts import megatron.core, which comes from a submodule unless it is installed."""
-    empty = [path for path in _submodule_folders(tree) if not any((tree / path).glob("*"))]
+    empty = [path for path, there in submodules(tree).items() if not there]
     if not empty:
         return
     assert case.interpreter is not None
     message = f"empty submodules in {tree}: {', '.join(empty)}"
     remedy = f"run `{_SUBMODULES}` there"
-    installed = "megatron.core" in case.interpreter.packages
+    installed = case.interpreter.megatron_core
     if (case.version == "0.6.0" and not installed) or (case.worker == "megatron" and not installed):
         yield refuse("submodules_missing", message, remedy)
     elif case.worker == "dtensor_v2" and any("Automodel" in path for path in empty):
         yield warn("submodules_missing", f"{message}; the v2 worker is built from Automodel", remedy)
-
-
-def _submodule_folders(tree: Path) -> list[str]:
-    parser = configparser.ConfigParser()
-    try:
-        parser.read_string((tree / ".gitmodules").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, configparser.Error):
-        return []
-    return [parser[section]["path"] for section in parser.sections() if "path" in parser[section]]

@@ -13,9 +13,9 @@ import orjson
 
 from nvtrader_rl_dagster.nemo_rl.algorithms import ALGOS
 from nvtrader_rl_dagster.nemo_rl.backends import Trainer
+from nvtrader_rl_dagster.nemo_rl.env_probe import Interpreter
 from nvtrader_rl_dagster.nemo_rl.preflight.case import Case, Start
 from nvtrader_rl_dagster.nemo_rl.preflight.check import preflight
-from nvtrader_rl_dagster.nemo_rl.preflight.interpreter import Interpreter
 from nvtrader_rl_dagster.nemo_rl.preflight.report import Level, Report
 from nvtrader_rl_dagster.nemo_rl.preflight.settings import Settings
 from tests.preflight_cases import chat, lines, pair, question
@@ -136,7 +136,7 @@ def case_of(
 ) -> Case:
     """A case whose interpreter is known already."""
     trainer = nemo_rl(tree) if tree else EMBEDDED
-    found = Interpreter((3, 13, 13), {"datasets": datasets}) if tree else None
+    found = Interpreter("3.13.13", {"datasets": datasets}, [], True, None, None) if tree else None
     return Case(ALGOS[algo], Settings(config), trainer, version, trainer.environment(0), found)
 
 

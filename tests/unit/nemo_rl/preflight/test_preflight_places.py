@@ -253,7 +253,7 @@ def test_packages_that_cannot_be_imported_are_named(
     trainer = make_checkout(tmp_path / "tree", packages, "ray_of_somebody")
     report = look("dpo", config, trainer)
     (finding,) = report.refusals
-    assert finding.code == "packages_missing" and "cannot import ray, nemo_rl" in finding.message
+    assert finding.code == "packages_missing" and "cannot import ray, hydra, nemo_rl" in finding.message
 
 
 def test_empty_submodules_are_refused_where_the_script_imports_from_them(
@@ -261,7 +261,7 @@ def test_empty_submodules_are_refused_where_the_script_imports_from_them(
 ) -> None:
     packages = tmp_path / "packages"
     monkeypatch.setenv("NVTRADER_NEMORL_PYTHONPATH", str(packages))
-    trainer = make_checkout(tmp_path / "tree", packages, "ray", "nemo_rl")
+    trainer = make_checkout(tmp_path / "tree", packages, "ray", "hydra", "nemo_rl")
     tree = trainer.source
     assert tree is not None
     (tree / ".gitmodules").write_text('[submodule "m"]\n\tpath = 3rdparty/Megatron-LM\n\turl = x\n')
