@@ -105,14 +105,8 @@ def build_dapo_config(
             "stop_properly_penalty_coef": None,
         },
     }
-    estimator: dict[str, Any] = {
-        "name": "grpo",
-        "normalize_rewards": True,
-        "use_leave_one_out_baseline": False,
-        "minus_baseline": True,
-    }
     env = environment_section(options, verifier="dapo_math_verify")
-    config = grpo_yaml("dapo", options, data, checkpoints, logs, target, plan, estimator=estimator, env=env, own=own)
+    config = grpo_yaml("dapo", options, data, checkpoints, logs, target, plan, env=env, own=own)
     notes = [
         *plan.notes,
         f"{plan.steps} steps, over up to {passes} passes: further passes make up for prompts that dynamic sampling "

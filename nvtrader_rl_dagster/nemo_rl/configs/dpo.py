@@ -13,7 +13,7 @@ from nvtrader_rl_dagster.nemo_rl.configs.data import PreferenceData
 from nvtrader_rl_dagster.nemo_rl.configs.options import TrainingOptions
 from nvtrader_rl_dagster.nemo_rl.configs.overrides import take_overrides
 from nvtrader_rl_dagster.nemo_rl.configs.preference_data import preference_data_section
-from nvtrader_rl_dagster.nemo_rl.configs.supervised import supervised_config
+from nvtrader_rl_dagster.nemo_rl.configs.supervised import supervised_config, supervised_keys
 from nvtrader_rl_dagster.nemo_rl.configs.target import Target
 
 
@@ -22,14 +22,9 @@ class DpoOptions(TrainingOptions):
 
     option_keys: ClassVar[Mapping[str, str]] = {
         **TrainingOptions.option_keys,
-        "dpo.max_num_epochs": "epochs",
-        "dpo.max_num_steps": "max_steps",
-        "dpo.val_period": "validation_period",
-        "dpo.seed": "seed",
+        **supervised_keys("dpo", batch="batch_pairs"),
         "dpo.reference_policy_kl_penalty": "beta",
         "dpo.sft_loss_weight": "sft_loss_weight",
-        "policy.train_global_batch_size": "batch_pairs",
-        "policy.train_micro_batch_size": "micro_batch",
     }
 
     batch_pairs: int = Field(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from nvtrader_rl_dagster.nemo_rl.configs.built import BuiltConfig
 from nvtrader_rl_dagster.nemo_rl.configs.data import PromptData
@@ -39,11 +38,5 @@ def build_gdpo_config(
     notes = [*plan.notes, "the reported reward is the sum of the rewards"]
     if options.environment == ENVIRONMENT and len(set(env[ENVIRONMENT]["rewards"].values())) > 1:
         notes.append("the rewards' weights do not count: GDPO normalizes each reward on its own and adds them equally")
-    estimator: dict[str, Any] = {
-        "name": "gdpo",
-        "normalize_rewards": True,
-        "use_leave_one_out_baseline": False,
-        "minus_baseline": True,
-    }
-    config = grpo_yaml("gdpo", options, data, checkpoints, logs, target, plan, estimator=estimator, env=env)
+    config = grpo_yaml("gdpo", options, data, checkpoints, logs, target, plan, estimator="gdpo", env=env)
     return finished("gdpo", config, overrides, target, steps=plan.steps, notes=notes, rules=(rollout_rules("grpo"),))

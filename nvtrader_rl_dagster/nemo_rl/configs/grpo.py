@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -44,14 +44,8 @@ def build_grpo_config(
     """
     options, overrides = take_overrides("grpo", options, target.version)
     plan = plan_rollouts(options, data, target)
-    estimator: dict[str, Any] = {
-        "name": "grpo",
-        "normalize_rewards": True,
-        "use_leave_one_out_baseline": False,
-        "minus_baseline": True,
-    }
     env = environment_section(options)
-    config = grpo_yaml("grpo", options, data, checkpoints, logs, target, plan, estimator=estimator, env=env)
+    config = grpo_yaml("grpo", options, data, checkpoints, logs, target, plan, env=env)
     return finished(
         "grpo", config, overrides, target, steps=plan.steps, notes=plan.notes, rules=(rollout_rules("grpo"),)
     )

@@ -23,20 +23,21 @@ def grpo_yaml(
     target: Target,
     plan: RolloutPlan,
     *,
-    estimator: dict[str, Any],
     env: dict[str, Any],
+    estimator: str = "grpo",
+    minus_baseline: bool = True,
     own: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """estimator: `grpo.adv_estimator`. own: keys of `grpo` that differ from plain GRPO."""
+    """estimator, minus_baseline: of `grpo.adv_estimator`. own: keys of `grpo` that differ from plain GRPO."""
+    normalization = {"normalize_rewards": True, "use_leave_one_out_baseline": False}
     grpo: dict[str, Any] = {
         **step_section(options, data, plan),
         # What logging and dynamic sampling use; the estimator has its own copy.
-        "normalize_rewards": estimator["normalize_rewards"],
-        "use_leave_one_out_baseline": estimator["use_leave_one_out_baseline"],
+        **normalization,
         "skip_reference_policy_logprobs_calculation": options.kl_penalty == 0,
         "calculate_advantages_on_gpu": False,
         "seq_logprob_error_threshold": None,
-        "adv_estimator": estimator,
+        "adv_estimator": {"name": estimator, **normalization, "minus_baseline": minus_baseline},
         **rewards_as_given(options.max_new_tokens),
         "async_grpo": {
             "enabled": False,

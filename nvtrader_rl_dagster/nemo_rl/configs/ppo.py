@@ -131,14 +131,18 @@ def _without_value_model(
     would count twice.
     """
     grouped = options.generations_per_prompt > 1
-    estimator: dict[str, Any] = {
-        "name": "reinforce_plus_plus",
-        "normalize_rewards": True,
-        "use_leave_one_out_baseline": False,
-        "minus_baseline": grouped,
-    }
-    env = environment_section(options)
-    config = grpo_yaml("ppo", options, data, checkpoints, logs, target, plan, estimator=estimator, env=env)
+    config = grpo_yaml(
+        "ppo",
+        options,
+        data,
+        checkpoints,
+        logs,
+        target,
+        plan,
+        estimator="reinforce_plus_plus",
+        minus_baseline=grouped,
+        env=environment_section(options),
+    )
     baseline = (
         "its prompt's mean reward, normalized over all answer tokens of the step"
         if grouped

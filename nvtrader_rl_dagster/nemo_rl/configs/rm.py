@@ -13,7 +13,7 @@ from nvtrader_rl_dagster.nemo_rl.configs.data import PreferenceData
 from nvtrader_rl_dagster.nemo_rl.configs.options import TrainingOptions
 from nvtrader_rl_dagster.nemo_rl.configs.overrides import take_overrides
 from nvtrader_rl_dagster.nemo_rl.configs.preference_data import preference_data_section
-from nvtrader_rl_dagster.nemo_rl.configs.supervised import supervised_config
+from nvtrader_rl_dagster.nemo_rl.configs.supervised import supervised_config, supervised_keys
 from nvtrader_rl_dagster.nemo_rl.configs.target import Target
 
 
@@ -22,12 +22,7 @@ class RmOptions(TrainingOptions):
 
     option_keys: ClassVar[Mapping[str, str]] = {
         **TrainingOptions.option_keys,
-        "rm.max_num_epochs": "epochs",
-        "rm.max_num_steps": "max_steps",
-        "rm.val_period": "validation_period",
-        "rm.seed": "seed",
-        "policy.train_global_batch_size": "batch_pairs",
-        "policy.train_micro_batch_size": "micro_batch",
+        **supervised_keys("rm", batch="batch_pairs"),
     }
 
     batch_pairs: int = Field(

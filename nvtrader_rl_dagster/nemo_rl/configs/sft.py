@@ -12,7 +12,7 @@ from nvtrader_rl_dagster.nemo_rl.configs.built import BuiltConfig
 from nvtrader_rl_dagster.nemo_rl.configs.data import ChatData
 from nvtrader_rl_dagster.nemo_rl.configs.options import TrainingOptions
 from nvtrader_rl_dagster.nemo_rl.configs.overrides import take_overrides
-from nvtrader_rl_dagster.nemo_rl.configs.supervised import supervised_config
+from nvtrader_rl_dagster.nemo_rl.configs.supervised import supervised_config, supervised_keys
 from nvtrader_rl_dagster.nemo_rl.configs.target import Target
 
 
@@ -21,12 +21,7 @@ class SftOptions(TrainingOptions):
 
     option_keys: ClassVar[Mapping[str, str]] = {
         **TrainingOptions.option_keys,
-        "sft.max_num_epochs": "epochs",
-        "sft.max_num_steps": "max_steps",
-        "sft.val_period": "validation_period",
-        "sft.seed": "seed",
-        "policy.train_global_batch_size": "batch_conversations",
-        "policy.train_micro_batch_size": "micro_batch",
+        **supervised_keys("sft", batch="batch_conversations"),
     }
 
     batch_conversations: int = Field(

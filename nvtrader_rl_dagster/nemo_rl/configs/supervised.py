@@ -23,6 +23,18 @@ from nvtrader_rl_dagster.nemo_rl.configs.target import Target
 from nvtrader_rl_dagster.nemo_rl.configs.validation import plan_validation
 
 
+def supervised_keys(section: str, *, batch: str) -> dict[str, str]:
+    """Keys of an algorithm's own section, and of its batches, that options decide. batch: the option of the batch."""
+    return {
+        f"{section}.max_num_epochs": "epochs",
+        f"{section}.max_num_steps": "max_steps",
+        f"{section}.val_period": "validation_period",
+        f"{section}.seed": "seed",
+        "policy.train_global_batch_size": batch,
+        "policy.train_micro_batch_size": "micro_batch",
+    }
+
+
 def supervised_config(
     algo: str,
     options: TrainingOptions,
